@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <unordered_map>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -127,7 +126,7 @@ class GgufTokenizerReader {
     token.special = type_of(id) != kGgufUserDefined;
     token.normalized = normalized;
     if (type_of(id) == kGgufUnknown && spec_.unknown == kNoToken) spec_.unknown = token.id;
-    add_token(spec_, token, tokens_[id]);
+    adder_.add(token, tokens_[id]);
   }
 
   void check_token(std::size_t id) const {
@@ -157,8 +156,7 @@ class GgufTokenizerReader {
         add(id, false);
         continue;
       }
-      const std::string bytes = bytes_of_printable(tokens_[id]).value_or(std::string(tokens_[id]));
-      place_piece(spec_, static_cast<Token>(id), bytes, TokenType::normal);
+      place_printable(spec_, static_cast<Token>(id), tokens_[id]);
     }
     read_merges();
     read_ends(pre->add_bos);
@@ -188,7 +186,7 @@ class GgufTokenizerReader {
     const auto merges = metadata_.texts("tokenizer.ggml.merges");
     require(metadata_.has("tokenizer.ggml.merges"), place(),
             ": key tokenizer.ggml.merges is missing");
-    std::unordered_map<std::string_view, Token> ids;
+    TextIds<std::string_view> ids;
     for (std::size_t id = 0; id < tokens_.size(); ++id) {
       const std::int64_t type = type_of(id);
       if (type == kGgufNormal || type == kGgufUserDefined) {
@@ -246,7 +244,8 @@ class GgufTokenizerReader {
         place_piece(spec_, static_cast<Token>(id), tokens_[id],
                     type_of(id) == kGgufByte ? TokenType::byte : TokenType::normal);
       }
-      if (by_score) spec_.scores[id] = scores[id];
+      // A control token whose text an earlier one has is left out.
+      if (id < spec_.scores.size()) spec_.scores[id] = scores[id];
     }
     if (!by_score) read_merges();
     read_ends(true);
@@ -259,6 +258,7 @@ class GgufTokenizerReader {
   std::vector<std::string_view> tokens_;
   std::vector<std::int64_t> types_;
   TokenizerSpec spec_;
+  TokenAdder adder_{spec_};
 };
 
 // Control tokens that are recognized as end tokens by their text, regardless of the metadata.

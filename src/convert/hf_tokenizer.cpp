@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 
 #include "base/error.h"
@@ -84,6 +83,8 @@ class Translation {
             "(?<=" + word + ")(?!" + word + ")|(?<!" + word + ")(?=" + word + ")";
         return put("(?:" + (letter == 'b' ? other : same) + ")", 2);
       }
+      case 'v':
+        return put("\\x{b}", 2);
       case 'u': {
         const std::string_view digits = rest().substr(2, 4);
         const auto is_hex = [](char c) {
@@ -339,10 +340,10 @@ void read_normalizer(const Json& json, std::string_view source, TokenizerSpec& s
       spec.normalizers.push_back(
           {Normalizer::Kind::prepend, "", json_get<std::string>(step, "prepend", source)});
     } else if (type == "Replace") {
-      spec.normalizers.push_back(
-          {Normalizer::Kind::replace,
-           read_literal(member(step, "pattern", source), source, "normalizer"),
-           json_get<std::string>(step, "content", source)});
+      std::string pattern = read_literal(member(step, "pattern", source), source, "normalizer");
+      if (pattern.empty()) unsupported(source, "normalizer", "Replace of an empty text");
+      spec.normalizers.push_back({Normalizer::Kind::replace, std::move(pattern),
+                                  json_get<std::string>(step, "content", source)});
     } else {
       unsupported(source, "normalizer type", type);
     }
@@ -445,7 +446,7 @@ AroundText read_post_processor(const Json& json, std::string_view source) {
 
 namespace {
 
-using Ids = std::unordered_map<std::string_view, Token>;
+using Ids = TextIds<std::string_view>;
 
 const Json& member_or_null(const Json& json, const char* key) {
   static const Json null;
@@ -479,9 +480,11 @@ Ids read_vocabulary(const Json& vocabulary, std::string_view source, TokenizerSp
             ": model vocab: the id of \"", printable(piece), "\" must be a whole number below ",
             kMaxPieces);
     const auto id = value.get<Token>();
-    const bool by_bytes = spec.kind == TokenizerKind::byte_bpe;
-    place_piece(spec, id, by_bytes ? bytes_of_printable(piece).value_or(piece) : piece,
-                TokenType::normal);
+    if (spec.kind == TokenizerKind::byte_bpe) {
+      place_printable(spec, id, piece);
+    } else {
+      place_piece(spec, id, piece, TokenType::normal);
+    }
     ids.emplace(piece, id);
   }
   return ids;
@@ -534,11 +537,12 @@ void mark_byte_pieces(TokenizerSpec& spec) {
 void read_added_tokens(const Json& list, std::string_view source, TokenizerSpec& spec) {
   if (list.is_null()) return;
   require(list.is_array(), source, ": added_tokens must be a list");
+  TokenAdder adder(spec);
   for (const Json& entry : list) {
     const Token id = checked_token_id(json_get<std::int64_t>(entry, "id", source), source);
     AddedToken token = read_token_flags(entry, false, std::nullopt, source);
     token.id = id;
-    add_token(spec, token, token.content);
+    adder.add(token, token.content);
   }
 }
 

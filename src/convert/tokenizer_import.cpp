@@ -4,6 +4,7 @@
 #include <array>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -108,15 +109,15 @@ void read_added_file(const std::filesystem::path& path, TokenizerConfig& config)
   if (!config.added.empty()) return;
   const std::string source = path.string();
   const Json json = read_object(path);
+  std::set<std::string_view> special = {config.bos.token.content, config.eos.token.content};
+  for (const AddedToken& token : config.special) special.insert(token.content);
   for (const auto& [key, value] : json.items()) {
     AddedToken token;
     token.content = key;
     require(value.is_number_integer(), source, ": the id of \"", printable(key),
             "\" must be a whole number");
     token.id = checked_token_id(value.get<std::int64_t>(), source);
-    const auto is_same = [&](const AddedToken& other) { return other.content == token.content; };
-    token.special = is_same(config.bos.token) || is_same(config.eos.token) ||
-                    std::any_of(config.special.begin(), config.special.end(), is_same);
+    token.special = special.contains(key);
     config.added.push_back(std::move(token));
   }
   std::ranges::sort(config.added, {}, &AddedToken::id);
@@ -178,12 +179,13 @@ TokenizerConfig read_tokenizer_config(const std::filesystem::path& folder) {
 // Adds the config's tokens to `spec`; sets bos and eos, and also add_bos and add_eos if the config
 // has these keys.
 void apply_tokenizer_config(const TokenizerConfig& config, TokenizerSpec& spec) {
-  for (const AddedToken& token : config.added) add_token(spec, token, token.content);
+  TokenAdder adder(spec);
+  for (const AddedToken& token : config.added) adder.add(token, token.content);
   for (AddedToken token : config.special) {
-    const auto id = find_token(spec, token.content);
+    const auto id = adder.find(token.content);
     if (!id) continue;  // skipped: no embedding exists for it
     token.id = *id;
-    add_token(spec, token, token.content);
+    adder.add(token, token.content);
   }
   const auto apply = [&](const NamedToken& named, Token& id) {
     if (!named.present) return;
@@ -191,11 +193,11 @@ void apply_tokenizer_config(const TokenizerConfig& config, TokenizerSpec& spec) 
     const std::string& content = named.token.content;
     if (content.empty()) return;
     // A named token that is not a piece gets the id after the last piece, as in transformers.
-    id = find_token(spec, content).value_or(static_cast<Token>(spec.pieces.size()));
+    id = adder.find(content).value_or(static_cast<Token>(spec.pieces.size()));
     AddedToken token = named.token;
     token.id = id;
     token.special = true;
-    add_token(spec, token, content);
+    adder.add(token, content);
   };
   apply(config.bos, spec.bos);
   apply(config.eos, spec.eos);

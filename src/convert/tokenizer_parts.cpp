@@ -1,11 +1,13 @@
 #include "convert/tokenizer_parts.h"
 
+#include <xxhash.h>
+
 #include <algorithm>
 #include <array>
 #include <map>
+#include <random>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "base/error.h"
@@ -119,26 +121,63 @@ void place_piece(TokenizerSpec& spec, Token id, std::string_view piece, TokenTyp
   spec.types[index] = type;
 }
 
-void add_token(TokenizerSpec& spec, AddedToken token, std::string_view content) {
-  require(!content.empty() && content.size() <= kMaxPieceBytes, spec.source, ": added token ",
-          token.id, " has ", content.size(), " bytes, expected 1 to ", kMaxPieceBytes);
-  for (const AddedToken& known : spec.added) {
-    if (spec.pieces[static_cast<std::size_t>(known.id)] == content) return;
+void place_printable(TokenizerSpec& spec, Token id, std::string_view text) {
+  const auto bytes = bytes_of_printable(text);
+  // Only normal pieces are looked up in texts.
+  place_piece(spec, id, bytes ? *bytes : text, bytes ? TokenType::normal : TokenType::user_defined);
+}
+
+std::size_t SeededHash::operator()(std::string_view text) const {
+  static const std::uint64_t seed = std::random_device()() * 0x9e3779b97f4a7c15ull;
+  return XXH3_64bits_withSeed(text.data(), text.size(), seed);
+}
+
+TokenAdder::TokenAdder(TokenizerSpec& spec) : spec_(spec) {
+  for (const AddedToken& token : spec.added) {
+    added_.emplace(spec.pieces[static_cast<std::size_t>(token.id)], token.id);
   }
-  require(spec.added.size() < kMaxAddedTokens, spec.source, ": more than ", kMaxAddedTokens,
+}
+
+std::optional<Token> TokenAdder::find(std::string_view content) {
+  if (const auto found = added_.find(content); found != added_.end()) return found->second;
+  if (pieces_.empty()) {
+    for (std::size_t id = 0; id < spec_.pieces.size(); ++id) {
+      if (spec_.types[id] == TokenType::unused) continue;
+      pieces_.emplace(spec_.pieces[id], static_cast<Token>(id));
+    }
+  }
+  const auto found = pieces_.find(content);
+  // A piece may have been replaced since by the text of an added token.
+  const bool is_found =
+      found != pieces_.end() && spec_.pieces[static_cast<std::size_t>(found->second)] == content;
+  return is_found ? std::optional(found->second) : std::nullopt;
+}
+
+void TokenAdder::add(AddedToken token, std::string_view content) {
+  const std::string& source = spec_.source;
+  require(!content.empty() && content.size() <= kMaxPieceBytes, source, ": added token ", token.id,
+          " has ", content.size(), " bytes, expected 1 to ", kMaxPieceBytes);
+  if (added_.contains(content)) return;
+  require(spec_.added.size() < kMaxAddedTokens, source, ": more than ", kMaxAddedTokens,
           " added tokens");
   const auto index = static_cast<std::size_t>(token.id);
-  if (index < spec.pieces.size() && spec.pieces[index] == bytes_of_printable(content)) {
-    spec.pieces[index] = content;  // the vocabulary writes it in GPT-2's alphabet
+  const bool is_placed = index < spec_.pieces.size();
+  if (is_placed && spec_.pieces[index] == bytes_of_printable(content)) {
+    spec_.pieces[index] = content;  // the vocabulary writes it in GPT-2's alphabet
   }
   TokenType type = token.special ? TokenType::control : TokenType::user_defined;
-  if (token.id == spec.unknown) type = TokenType::unknown;
-  place_piece(spec, token.id, content, type);
+  // A piece of the model remains one where it is not matched: within a word.
+  if (!token.special && is_placed && spec_.types[index] == TokenType::normal) {
+    type = TokenType::normal;
+  }
+  if (token.id == spec_.unknown) type = TokenType::unknown;
+  place_piece(spec_, token.id, content, type);
   std::string buffer;
   const NormalizeOptions whole = {
-      .prepend = true, .max_bytes = longest_normalized(content.size()), .source = spec.source};
-  token.content = token.normalized ? normalize(spec.normalizers, content, whole, buffer) : content;
-  spec.added.push_back(std::move(token));
+      .prepend = true, .max_bytes = longest_normalized(content.size()), .source = source};
+  token.content = token.normalized ? normalize(spec_.normalizers, content, whole, buffer) : content;
+  added_.emplace(content, token.id);
+  spec_.added.push_back(std::move(token));
 }
 
 AddedToken read_token_flags(const Json& json, bool special, std::optional<bool> normalized,
@@ -168,21 +207,9 @@ std::string_view next_line(std::string_view& text) {
   return line;
 }
 
-std::optional<Token> find_token(const TokenizerSpec& spec, std::string_view content) {
-  for (const AddedToken& token : spec.added) {
-    if (spec.pieces[static_cast<std::size_t>(token.id)] == content) return token.id;
-  }
-  for (std::size_t id = 0; id < spec.pieces.size(); ++id) {
-    if (spec.types[id] != TokenType::unused && spec.pieces[id] == content) {
-      return static_cast<Token>(id);
-    }
-  }
-  return std::nullopt;
-}
-
 namespace {
 
-using Ids = std::unordered_map<std::string, Token>;
+using Ids = TextIds<std::string>;
 
 Ids read_vocabulary(const Json& json, std::string_view source, TokenizerSpec& spec) {
   require(json.is_object() && !json.empty() && json.size() <= kMaxPieces, source,
@@ -193,7 +220,7 @@ Ids read_vocabulary(const Json& json, std::string_view source, TokenizerSpec& sp
     require(value.is_number_unsigned() && value.get<std::uint64_t>() < kMaxPieces, source,
             ": the id of \"", printable(key), "\" must be a whole number below ", kMaxPieces);
     const auto id = value.get<Token>();
-    place_piece(spec, id, bytes_of_printable(key).value_or(key), TokenType::normal);
+    place_printable(spec, id, key);
     ids.emplace(key, id);
   }
   return ids;
@@ -211,7 +238,7 @@ TokenizerSpec read_vocab_merges(std::string_view vocabulary, std::string_view vo
   }
   std::size_t line_number = 0;
   const auto id_of = [&](std::string_view piece) {
-    const auto found = ids.find(std::string(piece));
+    const auto found = ids.find(piece);
     if (found == ids.end()) {
       fail(merges_name, ": line ", line_number, " uses \"", printable(piece),
            "\", which is not in ", vocabulary_name);
@@ -303,11 +330,12 @@ void read_lines(std::string_view text, TokenizerSpec& spec) {
 void add_specials(const KnownRanks& known, TokenizerSpec& spec) {
   const auto base = static_cast<Token>(spec.pieces.size());
   Token id = base;
+  TokenAdder adder(spec);
   for (const std::string& content : known.special()) {
     AddedToken token;
     token.id = id++;
     token.special = true;
-    add_token(spec, token, content);
+    adder.add(token, content);
   }
   if (known.bos >= 0) spec.bos = base + known.bos;
   if (known.eos >= 0) spec.eos = base + known.eos;

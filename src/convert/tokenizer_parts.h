@@ -2,10 +2,11 @@
 // pre-tokenizers, and functions that add tokens to a spec.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
+#include <unordered_map>
 
 #include "base/json.h"
 #include "tokenizer/spec.h"
@@ -34,8 +35,32 @@ void set_pretokenizer(TokenizerSpec& spec, std::string_view name);
 // already has another piece.
 void place_piece(TokenizerSpec& spec, Token id, std::string_view piece, TokenType type);
 
-// Adds `token` as an added token with the raw text `content`, unless there is one with that text.
-void add_token(TokenizerSpec& spec, AddedToken token, std::string_view content);
+// Sets the piece of an id to a text in GPT-2's alphabet. A text with another character is printed
+// as it is, but no text is encoded as it, as in tokenizers.
+void place_printable(TokenizerSpec& spec, Token id, std::string_view text);
+
+// Ids by text. The hash has a random seed, so that no file can choose texts that collide.
+struct SeededHash {
+  using is_transparent = void;
+  std::size_t operator()(std::string_view text) const;
+};
+template <class Text>
+using TextIds = std::unordered_map<Text, Token, SeededHash, std::equal_to<>>;
+
+// Finds and adds tokens by their raw text.
+class TokenAdder {
+ public:
+  explicit TokenAdder(TokenizerSpec& spec);
+  // Added tokens are searched first, then pieces.
+  std::optional<Token> find(std::string_view content);
+  // Adds `token` as an added token with the text `content`, unless there is one with that text.
+  void add(AddedToken token, std::string_view content);
+
+ private:
+  TokenizerSpec& spec_;
+  TextIds<std::string> added_;
+  TextIds<std::string> pieces_;  // empty until a search needs it
+};
 
 // An added token as tokenizer files describe it: {"content": .., "special": .., "lstrip": .., ...}.
 // `special` is the default of that key; `normalized`'s default is `normalized`, or the opposite of
@@ -47,9 +72,6 @@ Token checked_token_id(std::int64_t id, std::string_view source);
 
 // Removes the first line from `text` and returns it, without its line end.
 std::string_view next_line(std::string_view& text);
-
-// The id of the token with this raw text: added tokens are searched first, then pieces.
-std::optional<Token> find_token(const TokenizerSpec& spec, std::string_view content);
 
 // Reads GPT-2's two tokenizer files: a vocabulary (vocab.json, encoder.json) and its merges
 // (merges.txt, vocab.bpe).

@@ -25,6 +25,19 @@ std::string pcre2_message(int code) {
   return reinterpret_cast<const char*>(buffer.data());
 }
 
+// Whether \p{sc:NAME} is Script. Files mean it by \p{NAME} (Oniguruma), for which PCRE2 from 10.40
+// on takes Script_Extensions; an older one takes Script and has no other name for it.
+bool is_script(std::string_view name) {
+  const std::string probe = "\\p{sc:" + std::string(name) + "}";
+  int error = 0;
+  PCRE2_SIZE offset = 0;
+  const std::unique_ptr<pcre2_code, decltype(&pcre2_code_free)> code(
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(probe.data()), probe.size(), PCRE2_UTF, &error,
+                    &offset, nullptr),
+      pcre2_code_free);
+  return code != nullptr;
+}
+
 // Computes the length of a pattern with its counted repeats expanded: "(ab{3}){10}" has 40. Classes
 // and escapes count as one.
 class WrittenOut {
@@ -128,6 +141,13 @@ std::string pcre2_pattern(std::string_view pattern, std::string_view source) {
       out += "[^" + std::string(kSpaces) + "]";
     } else if (c == '\\' && i + 1 < pattern.size()) {
       out += {c, next};
+      const std::string_view rest = pattern.substr(i + 2);
+      const std::size_t start = rest.starts_with("{^") ? 2 : 1;
+      if ((next == 'p' || next == 'P') && rest.starts_with('{') &&
+          is_script(rest.substr(start, rest.find('}') - start))) {
+        out += std::string(rest.substr(0, start)) + "sc:";
+        i += start;
+      }
     } else {
       const bool nested = in_class && (c == '[' || (c == '&' && next == '&'));
       if (nested) {

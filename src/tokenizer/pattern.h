@@ -50,10 +50,10 @@ class PatternMatcher {
   std::shared_ptr<pcre2_real_jit_stack_8> stack_;  // created on overflow
 };
 
-// The pattern in PCRE2's syntax: \s is Unicode's White_Space, as in the other engines. Throws Error
-// on constructs that PCRE2 would silently interpret differently, and if the pattern with its
-// counted repeats expanded is longer than kMaxWrittenOut, because matching at each position of a
-// text may take as many steps.
+// The pattern in PCRE2's syntax: \s is Unicode's White_Space and \p{Han} a script, as in the other
+// engines. Throws Error on constructs that PCRE2 would silently interpret differently, and if the
+// pattern with its counted repeats expanded is longer than kMaxWrittenOut, because matching at each
+// position of a text may take as many steps.
 std::string pcre2_pattern(std::string_view pattern, std::string_view source);
 // A pattern that matches exactly `literal`.
 std::string quoted_pattern(std::string_view literal);

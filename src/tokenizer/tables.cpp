@@ -284,6 +284,24 @@ void check_steps(const TokenizerSpec& spec) {
   }
 }
 
+// The longest run of used slots that is accepted; those of real tables are shorter than 100. Probing
+// goes on to the end of a run, which would be far if a file's entries were chosen to collide.
+constexpr std::size_t kMaxRun = 4096;
+
+void check_run(std::size_t length, std::string_view name, std::string_view source) {
+  require(length <= kMaxRun, source, ": table ", name, " has more than ", kMaxRun,
+          " slots in use in a row, which no tokenizer needs");
+}
+
+template <class IsUsed>
+void check_runs(std::string_view name, std::size_t slots, std::string_view source,
+                const IsUsed& is_used) {
+  for (std::size_t i = 0, run = 0; i < slots + kMaxRun; ++i) {  // a run may go on at the start
+    run = is_used(i & (slots - 1)) ? run + 1 : 0;
+    check_run(run, name, source);
+  }
+}
+
 int table_bits(std::size_t entries) {
   return std::max(1, static_cast<int>(std::bit_width(entries + entries / 2)));
 }
@@ -349,11 +367,17 @@ class TableBuilder {
     for (std::size_t id = 0; id < table_.symbols(); ++id) {
       if (!is_mergeable(id)) continue;
       const std::string_view text = table_.text(id);
-      if (table_.find(text) != kEmptySlot) continue;  // only the lowest id of equal pieces
-      std::size_t at = hash_slot(hash_piece(text), table_.lookup_bits);
-      while (lookup[at] != kEmptySlot) at = (at + 1) & (lookup.size() - 1);
-      lookup[at] = static_cast<std::uint32_t>(id);
+      const std::size_t first = hash_slot(hash_piece(text), table_.lookup_bits);
+      std::size_t at = first;
+      while (lookup[at] != kEmptySlot && table_.text(lookup[at]) != text) {
+        at = (at + 1) & (lookup.size() - 1);
+        check_run((at - first) & (lookup.size() - 1), kLookupBlob, spec_.source);
+      }
+      // Only the lowest id of equal pieces counts.
+      if (lookup[at] == kEmptySlot) lookup[at] = static_cast<std::uint32_t>(id);
     }
+    check_runs(kLookupBlob, lookup.size(), spec_.source,
+               [&](std::size_t at) { return lookup[at] != kEmptySlot; });
   }
 
   // Adds characters of pieces that are no pieces, because sentencepiece merges them, too.
@@ -429,13 +453,19 @@ class TableBuilder {
     merge_slots.assign(std::size_t{1} << bits, MergeSlot{});
     const std::size_t mask = merge_slots.size() - 1;
     for (const MergeSlot& merge : merges_) {
-      std::size_t at = hash_slot(std::uint64_t{merge.left} << 32 | merge.right, bits);
+      const std::size_t first = hash_slot(std::uint64_t{merge.left} << 32 | merge.right, bits);
+      std::size_t at = first;
       const auto taken = [&](const MergeSlot& slot) {
         return slot.left != kEmptySlot && (slot.left != merge.left || slot.right != merge.right);
       };
-      while (taken(merge_slots[at])) at = (at + 1) & mask;
+      while (taken(merge_slots[at])) {
+        at = (at + 1) & mask;
+        check_run((at - first) & mask, kMergesBlob, spec_.source);
+      }
       merge_slots[at] = merge;  // if a pair is listed twice, the last one counts
     }
+    check_runs(kMergesBlob, merge_slots.size(), spec_.source,
+               [&](std::size_t at) { return merge_slots[at].left != kEmptySlot; });
   }
 
   bool a_merge_crosses_words() const {
@@ -512,10 +542,14 @@ class TableOpener {
     return static_cast<int>(std::bit_width(slots)) - 1;
   }
 
-  // Checks that there are enough empty slots, because probing ends at an empty slot.
-  void check_filled(std::string_view name, std::size_t used, std::size_t slots) const {
+  // Checks that there are enough empty slots everywhere, because probing ends at an empty slot.
+  template <class IsUsed>
+  void check_filled(std::string_view name, std::size_t slots, const IsUsed& is_used) const {
+    std::size_t used = 0;
+    for (std::size_t i = 0; i < slots; ++i) used += is_used(i);
     require(used <= slots / 4 * 3 || used < 2, source_, ": table ", name, " has ", used, " of ",
             slots, " slots in use, at most three quarters are accepted");
+    check_runs(name, slots, source_, is_used);
   }
 
   [[noreturn]] void bad_entry(std::string_view name, std::size_t at, std::uint64_t value) const {
@@ -540,29 +574,26 @@ void open_pieces(const TableOpener& open, const HeaderNumbers& numbers, PieceTab
   }
   pieces.lookup = open.table<std::uint32_t>(kLookupBlob, 0);
   pieces.lookup_bits = open.hash_bits(kLookupBlob, pieces.lookup.size());
-  std::size_t used = 0;
   for (std::size_t i = 0; i < pieces.lookup.size(); ++i) {
     const std::uint32_t id = pieces.lookup[i];
-    if (id == kEmptySlot) continue;
-    if (id >= numbers.symbols) open.bad_entry(kLookupBlob, i, id);
-    ++used;
+    if (id != kEmptySlot && id >= numbers.symbols) open.bad_entry(kLookupBlob, i, id);
   }
-  open.check_filled(kLookupBlob, used, pieces.lookup.size());
+  open.check_filled(kLookupBlob, pieces.lookup.size(),
+                    [&](std::size_t i) { return pieces.lookup[i] != kEmptySlot; });
 }
 
 MergeTable open_merges(const TableOpener& open, std::uint32_t symbols) {
   const auto slots = open.table<MergeSlot>(kMergesBlob, 0);
   const int bits = open.hash_bits(kMergesBlob, slots.size());
-  std::size_t used = 0;
   for (std::size_t i = 0; i < slots.size(); ++i) {
     const MergeSlot& slot = slots[i];
     const bool empty = slot.left == kEmptySlot;
     const bool in_range = (slot.left < symbols) & (slot.right < symbols) & (slot.result < symbols);
     const bool good = empty ? slot.rank == kEmptySlot : in_range;
     if (!good) open.bad_entry(kMergesBlob, i, slot.left);
-    used += !empty;
   }
-  open.check_filled(kMergesBlob, used, slots.size());
+  open.check_filled(kMergesBlob, slots.size(),
+                    [&](std::size_t i) { return slots[i].left != kEmptySlot; });
   return {slots, bits};
 }
 

@@ -31,23 +31,25 @@ class SpecialScope {
   // Whether [begin, end) of the text is within one range.
   bool allows(std::size_t begin, std::size_t end) const {
     if (everywhere_) return true;
-    const auto after = std::upper_bound(ranges_.begin(), ranges_.end(), begin,
-                                        [](std::size_t at, const Range& r) { return at < r.end; });
-    return after != ranges_.end() && after->begin <= begin && end <= after->end;
+    const auto range = first_ending_after(begin);
+    return range != ranges_.end() && range->begin <= begin && end <= range->end;
   }
   bool in_ranges() const { return !ranges_.empty(); }
   // The first border of a range after `at`, but at most `limit`.
   std::size_t next_border(std::size_t at, std::size_t limit) const {
-    for (const Range& range : ranges_) {
-      if (range.begin > at) return std::min(range.begin, limit);
-      if (range.end > at) return std::min(range.end, limit);
-    }
-    return limit;
+    const auto range = first_ending_after(at);
+    if (range == ranges_.end()) return limit;
+    return std::min(range->begin > at ? range->begin : range->end, limit);
   }
 
  private:
   SpecialScope(std::span<const Range> ranges, bool everywhere)
       : ranges_(ranges), everywhere_(everywhere) {}
+
+  std::span<const Range>::iterator first_ending_after(std::size_t at) const {
+    return std::upper_bound(ranges_.begin(), ranges_.end(), at,
+                            [](std::size_t offset, const Range& r) { return offset < r.end; });
+  }
 
   std::span<const Range> ranges_;
   bool everywhere_;
@@ -84,11 +86,12 @@ class AddedTokenMatcher {
   };
   struct Cut {
     std::string_view text;
-    std::size_t done = 0;   // everything before this offset was emitted
+    std::size_t done = 0;   // end of the token before
     std::size_t begin = 0;  // offset of the token found
     std::size_t end = 0;
     Token id = kNoToken;
     std::size_t search = 0;  // offset at which the search continues
+    std::size_t spaces = 0;  // end of the white space that a token before absorbed
   };
   static constexpr std::uint32_t kNone = 0xffffffffu;
 
@@ -174,7 +177,8 @@ void AddedTokenMatcher::add(const AddedToken& token, std::uint32_t index) {
   if (nodes_[node].token == kNone) nodes_[node].token = index;
 }
 
-// Extends the token by the white space it absorbs; false if it must be a single word but is not.
+// Extends the token by the white space it absorbs; false if it must be a single word but is not, or
+// if the token before absorbed it.
 bool AddedTokenMatcher::accept(const AddedToken& token, Cut& next, std::size_t at) const {
   next.begin = at;
   next.end = at + token.content.size();
@@ -187,9 +191,12 @@ bool AddedTokenMatcher::accept(const AddedToken& token, Cut& next, std::size_t a
   if (token.single_word && (touches_word(before()) || touches_word(after()))) return false;
   if (token.lstrip) {
     while (next.begin > next.done && touches_space(before())) next.begin -= before().size();
+    if (next.end <= next.done) return false;
   }
   if (token.rstrip) {
+    next.end = std::max(next.end, next.spaces);  // so that a run of spaces is read once
     while (touches_space(after())) next.end += after().size();
+    next.spaces = next.end;
   }
   return true;
 }
@@ -197,8 +204,8 @@ bool AddedTokenMatcher::accept(const AddedToken& token, Cut& next, std::size_t a
 bool AddedTokenMatcher::find_next(Cut& next, const SpecialScope& scope) const {
   if (tokens_.empty()) return false;
   const std::string_view text = next.text;
-  std::size_t at = std::max(next.search, next.done);
-  for (; at < text.size(); ++at) {
+  // A token within the white space that the one before absorbed is found, too, as in tokenizers.
+  for (std::size_t at = next.search; at < text.size(); ++at) {
     std::uint32_t node = first_[static_cast<unsigned char>(text[at])];
     if (node == 0) continue;
     std::uint32_t longest = kNone;

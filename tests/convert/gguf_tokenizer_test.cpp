@@ -104,6 +104,30 @@ TEST_F(SmallGguf, TokenizersThatContradictThemselvesAreRefused) {
   }
 }
 
+// A second control token of the same text is left out; the ids after it keep their places.
+TEST_F(SmallGguf, ControlTokensOfOneTextAreOne) {
+  constexpr std::size_t kCopies = 100'000;
+  std::vector<std::string> tokens(kCopies, "<pad>");
+  std::vector<std::int32_t> types(kCopies, 3);
+  std::vector<float> scores(kCopies, 1.5f);
+  tokens[7] = "a";
+  types[7] = 1;
+  scores[7] = -2;
+  GgufWriter writer = start();
+  writer.text("tokenizer.ggml.model", "llama");
+  writer.texts("tokenizer.ggml.tokens", tokens);
+  writer.list("tokenizer.ggml.token_type", test::kI32, types);
+  writer.list("tokenizer.ggml.scores", test::kF32, scores);
+  writer.u32("tokenizer.ggml.eos_token_id", 0);
+  const GgufSource source(folder_.write("m.gguf", writer.bytes()));
+  const TokenizerSpec spec = read_gguf_tokenizer(source.metadata());
+  ASSERT_EQ(spec.pieces.size(), 8u);
+  EXPECT_EQ(spec.pieces[7], "a");
+  EXPECT_EQ(spec.types[6], TokenType::unused);
+  EXPECT_EQ(spec.scores, (std::vector<float>{1.5f, 0, 0, 0, 0, 0, 0, -2}));
+  EXPECT_EQ(Tokenizer(spec).encode("a<pad>", {}), (std::vector<Token>{7, 0}));
+}
+
 // Pitfalls: end tokens are a set; padding tokens are never sampled; some values mean "none".
 TEST_F(SmallGguf, EndTokensSamplingAndTemplate) {
   GgufWriter writer = start();

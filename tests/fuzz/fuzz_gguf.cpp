@@ -28,9 +28,9 @@ std::string example(const char* kind) {
   writer.text("tokenizer.ggml.model", kind);
   writer.text("tokenizer.ggml.pre", "smollm");
   writer.texts("tokenizer.ggml.tokens",
-               {"<unk>", "</s>", "a", "b", "ab", "\xe2\x96\x81", "<0x41>"});
-  writer.list<std::int32_t>("tokenizer.ggml.token_type", leq::test::kI32, {2, 3, 1, 1, 1, 1, 6});
-  writer.list<float>("tokenizer.ggml.scores", leq::test::kF32, {0, 0, -1, -2, -0.5f, -3, 0});
+               {"<unk>", "</s>", "a", "b", "ab", "\xe2\x96\x81", "<0x41>", "</s>"});
+  writer.list<std::int32_t>("tokenizer.ggml.token_type", leq::test::kI32, {2, 3, 1, 1, 1, 1, 6, 3});
+  writer.list<float>("tokenizer.ggml.scores", leq::test::kF32, {0, 0, -1, -2, -0.5f, -3, 0, 0});
   writer.texts("tokenizer.ggml.merges", {"a b"});
   writer.u32("tokenizer.ggml.eos_token_id", 1);
   writer.f32("general.sampling.temp", 0.5f);
@@ -44,7 +44,7 @@ std::string example(const char* kind) {
     writer.tensor(std::string(type.name), {static_cast<std::uint64_t>(type.elements)}, type.id,
                   std::string(static_cast<std::size_t>(type.bytes), '\x21'));
   }
-  writer.tensor("token_embd.weight", {1, 7}, 0, std::string(28, '\0'));
+  writer.tensor("token_embd.weight", {1, 8}, 0, std::string(32, '\0'));
   return writer.bytes();
 }
 

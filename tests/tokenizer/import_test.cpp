@@ -78,6 +78,24 @@ TEST(HfTokenizer, IgnoreMergesTakesAWholePiece) {
   EXPECT_EQ(encode(open_json(json), "abc"), (Ids{5}));
 }
 
+// A text outside GPT-2's alphabet is printed, but never found, as in tokenizers.
+TEST(HfTokenizer, PiecesOutsideTheAlphabetMatchNothing) {
+  Json json = small_json();
+  json["model"]["ignore_merges"] = true;
+  json["model"]["vocab"][" "] = 10;
+  json["model"]["vocab"]["日本"] = 11;
+  const Tokenizer tokenizer = open_json(json);
+  EXPECT_EQ(encode(tokenizer, " ab a"), (Ids{6, 3, 0}));
+  EXPECT_EQ(encode(tokenizer, "a日本b"), (Ids{4}));
+  EXPECT_EQ(tokenizer.decode(Ids{0, 10, 11}, false), "a 日本");
+  json["added_tokens"].push_back({{"id", 11}, {"content", "日本"}, {"special", false}});
+  EXPECT_EQ(encode(open_json(json), "a日本b"), (Ids{0, 11, 1}));
+  const FolderOf folder;
+  folder.write("vocab.json", R"({"Ġ": 1, " ": 0, "a": 2})");
+  folder.write("merges.txt", "#version: 0.2\n");
+  EXPECT_EQ(encode(open_tokenizer(folder.path()), " a"), (Ids{1, 2}));
+}
+
 TEST(HfTokenizer, BytesWithoutATokenAreShownInTheSummary) {
   const Tokenizer tokenizer = open_json(small_json());
   EXPECT_EQ(encode(tokenizer, "axb"), (Ids{4}));  // as in transformers: x is dropped before merging
@@ -164,6 +182,41 @@ TEST(AddedTokens, StripAndSingleWord) {
   EXPECT_EQ(encode(tokenizer, "dd<s>dd"), (Ids{10, 8, 10}));
   EXPECT_EQ(tokenizer.type(10), TokenType::user_defined);
   EXPECT_EQ(tokenizer.decode(Ids{10, 8}, false), "dd");
+}
+
+// Expected: what Hugging Face's tokenizers makes of them.
+TEST(AddedTokens, TokensWithinAbsorbedSpacesAreThoseOfTokenizers) {
+  Json json = metaspace_json("always", false);
+  json["model"]["vocab"] = {{"<unk>", 0}, {"a", 1}, {"b", 2}, {"▁", 3}};
+  json["model"]["merges"] = Json::array();
+  json["added_tokens"] = parse_json(R"([
+      {"id": 0, "content": "<unk>", "special": true},
+      {"id": 4, "content": "<e>", "special": true, "rstrip": true},
+      {"id": 5, "content": "\n", "special": false, "normalized": false}])",
+                                    "added");
+  const Tokenizer tokenizer = open_json(json);
+  EXPECT_EQ(encode(tokenizer, "a<e>\nb"), (Ids{3, 1, 4, 5, 3, 2}));
+  EXPECT_EQ(encode(tokenizer, "a<e> \n\nb"), (Ids{3, 1, 4, 5, 5, 3, 2}));
+  json["added_tokens"][2]["rstrip"] = true;
+  EXPECT_EQ(encode(open_json(json), "a<e>\n\n b"), (Ids{3, 1, 4, 5, 5, 3, 2}));
+  json["added_tokens"][2]["lstrip"] = true;
+  json["added_tokens"][2]["rstrip"] = false;
+  EXPECT_EQ(encode(open_json(json), "a<e>\nb"), (Ids{3, 1, 4, 3, 2}));
+}
+
+// Expected: what Hugging Face's tokenizers makes of them.
+TEST(AddedTokens, APieceOfTheModelRemainsOneWithinAWord) {
+  Json json = metaspace_json("always", false);
+  json["model"]["vocab"] = {{"<unk>", 0}, {"a", 1}, {"b", 2}, {"▁", 3}, {"ab", 4}};
+  json["model"]["merges"] = Json::array({"a b"});
+  json["added_tokens"] = parse_json(R"([
+      {"id": 0, "content": "<unk>", "special": true},
+      {"id": 1, "content": "a", "special": false, "normalized": false, "single_word": true}])",
+                                    "added");
+  const Tokenizer tokenizer = open_json(json);
+  EXPECT_EQ(encode(tokenizer, "ab"), (Ids{3, 4}));
+  EXPECT_EQ(encode(tokenizer, "ba"), (Ids{3, 2, 1}));
+  EXPECT_EQ(encode(tokenizer, "a b"), (Ids{1, 3, 2}));
 }
 
 TEST(AddedTokens, TheLongestOfTheLeftmostWins) {
@@ -281,6 +334,8 @@ TEST(HfTokenizer, WhatIsNotSupportedIsRefusedByName) {
       {"/normalizer", R"({"type": "NFKC"})", "normalizer type NFKC"},
       {"/normalizer", R"({"type": "Replace", "pattern": {"Regex": " +"}, "content": ""})",
        "Replace with a Regex"},
+      {"/normalizer", R"({"type": "Replace", "pattern": {"String": ""}, "content": "b"})",
+       "normalizer Replace of an empty text"},
       {"/decoder", R"({"type": "WordPiece"})", "decoder type WordPiece"},
       {"/post_processor", R"({"type": "BertProcessing"})", "post_processor type BertProcessing"},
       {"/model/type", R"("WordPiece")", "model type WordPiece"},

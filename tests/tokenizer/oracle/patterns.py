@@ -24,6 +24,11 @@ TEXTS = [
     "", " ", "\n", "\u00a0\u2003\u3000x"]
 
 
+# Characters of several scripts (Script_Extensions), and vertical space.
+SCRIPTS = ["a·b aªb ａa a\u0363b aꜜ", "я\u0484я \u2e43я ⷠя", "α\u0342α β\u1dc0", "ー。「」a。。、", "アーイ ｱｰｲ ア、あー",
+           "한、글", "ا،ب ا٠ب", "क।ख", "你。好〇你々你・㐀一", "a\n\n\u2028\x0b\x0b a\r\x0c\x0b\x85"]
+
+
 OTHERS = {
     "gpt-4o": [r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
                r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
@@ -70,6 +75,10 @@ def main():
         cut = pre_tokenizers.Split(Regex(pattern), "isolated")
         out[pattern] = words(cut, [*TEXTS, "".join(map(chr, [*range(0xa0, 0x100), *range(0x2070, 0x208a)])),
                                    "\u2460\u24b6\u09f4\u0660\u2160", "caf\u00e9\u00e9 \u00b9\u672c\u672c"])
+    scripts = ["Latin", "Cyrillic", "Greek", "Katakana", "Hiragana", "Hangul", "Arabic", "Devanagari", "Common"]
+    for pattern in [r"\p{Han}+", r"[\p{^Han}]+", r"\v+", r"[a\v]+", *(r"\p{%s}+|." % name for name in scripts)]:
+        cut = pre_tokenizers.Split(Regex(pattern), "isolated")
+        out[pattern] = words(cut, SCRIPTS)
     lists = ("%s: [\n%s\n]" % (json.dumps(name), ",\n".join(json.dumps(one, ensure_ascii=False) for one in found))
              for name, found in out.items())
     with open(sys.argv[1], "w") as file:
