@@ -284,8 +284,9 @@ void check_steps(const TokenizerSpec& spec) {
   }
 }
 
-// The longest run of used slots that is accepted; those of real tables are shorter than 100. Probing
-// goes on to the end of a run, which would be far if a file's entries were chosen to collide.
+// The longest run of used slots that is accepted; those of real tables are shorter than 100.
+// Probing goes on to the end of a run, which would be far if a file's entries were chosen to
+// collide.
 constexpr std::size_t kMaxRun = 4096;
 
 void check_run(std::size_t length, std::string_view name, std::string_view source) {
