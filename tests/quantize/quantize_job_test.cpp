@@ -106,6 +106,20 @@ TEST_F(Job, ATimeSaysHowManyWindowsAreRead) {
   }
 }
 
+TEST_F(Job, AnEmbeddingModelIsCalibratedWithoutAGate) {
+  QuantizeOptions job = job_of(64);
+  checkpoint_ = fs::path(LEQ_SOURCE_DIR) / "tests/golden/embedding-gemma";
+  apply_recipe(require_recipe(kDefaultRecipe), import_hf_config(checkpoint_), job);
+  job.fit_windows = job.measure = true;
+  EXPECT_FALSE(run_job(job).has_value());
+  EXPECT_TRUE(said("gate        left out: the model makes embeddings and no text")) << said_;
+  EXPECT_EQ(provenance().at("method"), "smoothquant");
+  expect_tidy();
+  job.search.emplace();
+  const std::string error = test::error_of([&] { run_job(job); });
+  EXPECT_NE(error.find("makes embeddings, and a search measures"), error.npos) << error;
+}
+
 TEST_F(Job, WithoutARecipeTheGateNamesNoLimit) {
   QuantizeOptions job = job_of(64);
   EXPECT_FALSE(run_job(job).has_value());

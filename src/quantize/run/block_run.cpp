@@ -71,6 +71,7 @@ ModelConfig one_block(ModelConfig config, std::int64_t layer, std::int64_t lengt
   config.mtp.reset();
   config.vocab = config.layer_input > 0 ? length : 1;  // rows of a window's tokens
   config.tied = true;
+  config.embedding_projection = false;
   if (config.learned_positions) config.context = 1;  // only a placeholder row
   return config;
 }

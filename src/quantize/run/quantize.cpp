@@ -363,6 +363,8 @@ void check_run(const ImportedModel& model, const fs::path& output, const Quantiz
     const bool is_new = seen.insert(fs::weakly_canonical(path, error)).second;
     require(error || is_new, path.string(), ": would be written twice; choose another name");
   }
+  require(!options.search || !model.config.both_ways(), model.folder,
+          ": makes embeddings, and a search measures the loss on text; choose a type or a recipe");
   if (options.search) check_search(model, options);
   if (!options.measure) return;
   const GateText& text = options.gate_text;
@@ -461,6 +463,7 @@ std::optional<GateResult> measure(const ImportedModel& model, const fs::path& ou
   if (obstacle.empty() && model.config.context < kFewestGateTokens) {
     obstacle = "a context of " + std::to_string(model.config.context) + " positions is too short";
   }
+  if (model.config.both_ways()) obstacle = "the model makes embeddings and no text";
   if (!obstacle.empty()) {
     options.say("gate        left out: " + obstacle);
     return std::nullopt;
