@@ -93,8 +93,8 @@ class Connection {
   Moved read(char* to, std::size_t size);
   Moved write(std::string_view text);
 
-  // Blocks as long as the peer accepts kLeastBytes, or the rest, every `timeout` seconds; false on
-  // a timeout or a closed connection.
+  // Blocks as long as the peer accepts some bytes at least every `timeout` seconds; false on a
+  // timeout or a closed connection.
   bool write_all(std::string_view text, double timeout);
 
   // False once the peer has closed its end, also if it sent bytes before that are not read yet.
@@ -113,7 +113,6 @@ class Connection {
 
  private:
   static constexpr int kMaxAtOnce = 1 << 20;  // bytes per OpenSSL call, whose sizes are int
-  static constexpr std::size_t kLeastBytes = 64 << 10;
   static bool may_retry() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
   Moved moved_by_tls(int result) const;
 
@@ -151,23 +150,16 @@ Connection::Moved Connection::write(std::string_view text) {
 }
 
 bool Connection::write_all(std::string_view text, double timeout) {
-  Stopwatch watch;
-  std::size_t accepted = 0;  // bytes since the watch was started
   while (!text.empty()) {
     const Moved moved = write(text);
     if (moved.outcome == Outcome::ended) return false;
     if (moved.outcome == Outcome::some) {
       text.remove_prefix(moved.bytes);
-      accepted += moved.bytes;
-      if (accepted < kLeastBytes) continue;
-      accepted = 0;
-      watch.restart();
       continue;
     }
     const bool reading = moved.outcome == Outcome::wait_read;
     pollfd waiting = {descriptor_, static_cast<short>(reading ? POLLIN : POLLOUT), 0};
-    const double left = std::max(0.0, timeout - watch.seconds());
-    if (poll(&waiting, 1, static_cast<int>(left * 1000)) <= 0) return false;
+    if (poll(&waiting, 1, static_cast<int>(timeout * 1000)) <= 0) return false;
   }
   return true;
 }

@@ -25,7 +25,7 @@ struct HttpOptions {
   std::uint64_t held_bytes = 256 << 20;    // limit for all incomplete requests together
   double request_seconds = 30;             // from the first to the last byte of a request
   double idle_seconds = 60;                // between two requests
-  double write_seconds = 30;               // for a client to read the next 64 KiB
+  double write_seconds = 30;               // limit of a write without progress
   std::filesystem::path certificate, key;  // PEM; empty: no TLS
 };
 

@@ -6,7 +6,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <string>
@@ -16,10 +15,7 @@ namespace leq::test {
 
 class RawClient {
  public:
-  // `buffer`: bytes that arrive before they are read; 0: the system's choice.
-  explicit RawClient(int port, int buffer = 0)
-      : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    if (buffer > 0) ::setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &buffer, sizeof buffer);
+  explicit RawClient(int port) : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_in address = {};
     address.sin_family = AF_INET;
     address.sin_port = htons(static_cast<std::uint16_t>(port));
@@ -54,13 +50,6 @@ class RawClient {
       received_.append(buffer, static_cast<std::size_t>(got));
     }
     return received_;
-  }
-  // Reads at most `most` bytes that are there or arrive; empty if the peer has closed.
-  std::string read_some(std::size_t most) const {
-    std::string some(most, '\0');
-    some.resize(
-        static_cast<std::size_t>(std::max<ssize_t>(0, ::recv(socket_, some.data(), most, 0))));
-    return some;
   }
   std::string read_all(double seconds = 120) { return read_until("\x01never", seconds); }
   void forget() { received_.clear(); }

@@ -214,7 +214,8 @@ std::vector<Option> limit_options() {
        .kind = Kind::real,
        .value_name = "SECONDS",
        .fallback = "30",
-       .help = "time limit for a request to arrive, and for a client to read 64 KiB of its reply",
+       .help = "time limit for a request to arrive, and for a client to read the next part of its "
+               "reply",
        .minimum = 0.1,
        .maximum = kMaxSeconds},
       {.name = "reply-timeout",
