@@ -2,8 +2,10 @@
 // refused with an error that names them; what is accepted takes no quadratic time.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <ctime>
+#include <functional>
 #include <string>
 #include <vector>
 
