@@ -101,7 +101,7 @@ struct Hub::Blob {
   fs::path path, incomplete;
   std::uint64_t bytes = 0;     // 0: not known
   std::uint64_t reported = 0;  // those that are there
-  std::unique_ptr<FileLock> lock;
+  std::shared_ptr<FileLock> lock;
 };
 
 void Hub::report(Blob& blob, std::uint64_t have) {
@@ -175,11 +175,11 @@ fs::path Hub::fetch(const HubRepository& repository, const std::vector<HubFile>&
   std::vector<Blob> begun;
   for (const HubFile& file : missing) {
     if (arrivals == nullptr) break;
-    begun.push_back(lock_blob(repository, file));
+    begun.push_back(lock_blob(repository, file, begun));
     if (missing.size() > 1) fetch_header(begun.back());
   }
   for (std::size_t i = 0; i < missing.size(); ++i) {
-    Blob blob = arrivals != nullptr ? std::move(begun[i]) : lock_blob(repository, missing[i]);
+    Blob blob = arrivals != nullptr ? std::move(begun[i]) : lock_blob(repository, missing[i], {});
     finish_file(repository, missing[i], blob);
   }
   keep_ref(repository);
@@ -216,11 +216,17 @@ Hub::Blob Hub::find_blob(const HubRepository& repository, const HubFile& file) {
   return blob;
 }
 
-Hub::Blob Hub::lock_blob(const HubRepository& repository, const HubFile& file) {
+Hub::Blob Hub::lock_blob(const HubRepository& repository, const HubFile& file,
+                         const std::vector<Blob>& held) {
   Blob blob = find_blob(repository, file);
-  blob.lock = std::make_unique<FileLock>(
-      settings_.cache / ".locks" / folder(repository.name).filename() / (blob.etag + ".lock"),
-      [&] { events_.say(blob.what + ": another program downloads it; waiting"); });
+  const auto same = std::ranges::find(held, blob.etag, &Blob::etag);
+  if (same != held.end()) {
+    blob.lock = same->lock;
+  } else {
+    blob.lock = std::make_shared<FileLock>(
+        settings_.cache / ".locks" / folder(repository.name).filename() / (blob.etag + ".lock"),
+        [&] { events_.say(blob.what + ": another program downloads it; waiting"); });
+  }
   if (arrivals_ == nullptr) return blob;
   if (file_exists(blob.path)) {
     arrivals_->open(blob.name, blob.path);

@@ -84,7 +84,8 @@ fs::path Hub::folder(std::string_view name) const {
 // Files of a snapshot, in whatever program downloaded them.
 std::optional<HubRepository> Hub::cached(const std::string& name,
                                          const std::string& revision) const {
-  HubRepository repository = {.name = name, .revision = revision, .commit = revision};
+  HubRepository repository = {
+      .name = name, .revision = revision, .commit = revision, .cached = true};
   const fs::path ref = folder(name) / "refs" / revision;
   if (!is_commit(revision)) {
     if (!file_exists(ref)) return std::nullopt;

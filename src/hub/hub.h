@@ -44,6 +44,7 @@ struct HubRepository {
   std::string commit;    // 40 hexadecimal digits
   std::vector<HubFile> files;
   std::string license = {};  // as the hub calls it, "apache-2.0"; empty: not known
+  bool cached = false;       // the files are those in the cache, which may not be all
 };
 
 // Reads the hub's answer to /api/models/NAME/revision/REVISION, which is not trusted. Throws Error
@@ -104,7 +105,9 @@ class Hub {
   void check_space(const HubRepository& repository, const std::vector<HubFile>& missing,
                    std::uint64_t bytes_beside) const;
   Blob find_blob(const HubRepository& repository, const HubFile& file);
-  Blob lock_blob(const HubRepository& repository, const HubFile& file);
+  // `held`: blobs that this call has locked, of which one may have the same content.
+  Blob lock_blob(const HubRepository& repository, const HubFile& file,
+                 const std::vector<Blob>& held);
   void fetch_header(Blob& blob);
   void finish_file(const HubRepository& repository, const HubFile& file, Blob& blob);
   void fetch_blob(Blob& blob);

@@ -16,23 +16,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Whether the name is that of a part ("story-00001-of-00003"). `first`: whether it is the first.
-bool is_part(std::string_view stem, bool& first, std::string& whole) {
-  constexpr std::size_t kTail = std::string_view("-00001-of-00003").size();
-  if (stem.size() <= kTail) return false;
-  const std::string_view tail = stem.substr(stem.size() - kTail);
-  const auto digits = [](std::string_view text) {
-    return std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
-  };
-  if (tail[0] != '-' || tail[6] != '-' || tail.substr(7, 2) != "of" || tail[9] != '-' ||
-      !digits(tail.substr(1, 5)) || !digits(tail.substr(10))) {
-    return false;
-  }
-  first = tail.substr(1, 5) == "00001";
-  whole = std::string(stem.substr(0, stem.size() - kTail));
-  return true;
-}
-
 std::int64_t unix_seconds(fs::file_time_type time) {
   const auto system = std::chrono::file_clock::to_sys(time);
   return std::chrono::duration_cast<std::chrono::seconds>(system.time_since_epoch()).count();
@@ -52,20 +35,32 @@ void add(const fs::directory_entry& entry, std::map<std::string, ModelFile>& fil
   if ((!is_gguf && extension != ".leq") || !entry.is_regular_file(error) || error) return;
   const std::string stem = entry.path().stem().string();
   if (stem.empty() || stem.front() == '.' || first_invalid_utf8(stem)) return;
-  bool first = true;
-  std::string name = stem;
-  if (is_gguf && is_part(stem, first, name) && !first) {
-    files[name + ".gguf"].bytes += entry.file_size(error);
+  const GgufPath part = is_gguf ? gguf_path(stem) : GgufPath{stem};
+  ModelFile& file = files[std::string(part.model) + extension];
+  if (!part.is_first()) {
+    file.bytes += entry.file_size(error);
     return;
   }
-  ModelFile& file = files[name + extension];
-  file.name = name;
+  file.name = part.model;
   file.path = entry.path();
   file.bytes += entry.file_size(error);
   read_times(file);
 }
 
 }  // namespace
+
+GgufPath gguf_path(std::string_view path) {
+  constexpr std::string_view kTail = "-00001-of-00003";
+  if (path.ends_with(".gguf")) path.remove_suffix(std::string_view(".gguf").size());
+  if (path.size() <= kTail.size()) return {path};
+  const std::string_view tail = path.substr(path.size() - kTail.size());
+  const bool is_part = std::ranges::equal(tail, kTail, [](char c, char like) {
+    return like >= '0' && like <= '9' ? c >= '0' && c <= '9' : c == like;
+  });
+  if (!is_part) return {path};
+  path.remove_suffix(kTail.size());
+  return {path, tail.substr(1, 5), tail.substr(10)};
+}
 
 ModelFile model_file(std::string name, const fs::path& path) {
   std::error_code error;

@@ -30,6 +30,18 @@ struct ModelFile {
 // a .leq and a GGUF file have the same name, the GGUF file's name keeps its extension. Throws Error
 // if the folder cannot be read.
 std::vector<ModelFile> models_in(const std::filesystem::path& folder);
+// The path of a GGUF file without ".gguf" and the numbers of a part at its end: of
+// "story-00002-of-00003.gguf" they are "story", "00002" and "00003".
+struct GgufPath {
+  std::string_view model;
+  std::string_view number = {}, count = {};  // empty: it is the only file
+
+  bool is_first() const { return number.empty() || number == "00001"; }
+  bool same_model(const GgufPath& other) const {
+    return model == other.model && count == other.count;
+  }
+};
+GgufPath gguf_path(std::string_view path);
 // One file, with its size and times as far as they can be read.
 ModelFile model_file(std::string name, const std::filesystem::path& path);
 // The model's name for its path: "folder/story.leq" or "folder/story.gguf" -> "story".

@@ -17,6 +17,7 @@ class Repository:
 
     def __init__(self, files, commit="c0ffee" + "0" * 34, private=None, gated=False):
         self.files, self.commit, self.private, self.gated = files, commit, private, gated
+        self.revisions = {}  # other branches and tags: repositories whose large files this one has too
 
     def is_large(self, name):
         return name.endswith((".safetensors", ".gguf"))
@@ -76,7 +77,7 @@ class FakeHub:
                 path, _, query = urllib.parse.unquote(self.path).partition("?")
                 parts = path.strip("/").split("/")
                 if parts[:2] == ["api", "models"] and len(parts) >= 6 and parts[4] == "revision":
-                    return self.listing("/".join(parts[2:4]), parts[5], query, body)
+                    return self.listing("/".join(parts[2:4]), "/".join(parts[5:]), query, body)
                 if parts[:2] == ["api", "models"] and len(parts) >= 6 and parts[4] == "tree":
                     return self.tree("/".join(parts[2:4]), parts[5], body)
                 if len(parts) >= 5 and parts[2] == "resolve":
@@ -91,10 +92,11 @@ class FakeHub:
                 if repository.gated and self.token() is None:
                     self.reply(401, b"", {"X-Error-Code": "GatedRepo", "X-Error-Message": "Access is restricted"}, body)
                     return None
-                if revision not in ("main", repository.commit):
-                    self.reply(404, b"", {"X-Error-Code": "RevisionNotFound", "X-Error-Message": "Invalid rev id"}, body)
-                    return None
-                return repository
+                for branch, own in {"main": repository, **repository.revisions}.items():
+                    if revision in (branch, own.commit):
+                        return own
+                self.reply(404, b"", {"X-Error-Code": "RevisionNotFound", "X-Error-Message": "Invalid rev id"}, body)
+                return None
 
             def listing(self, name, revision, query, body):
                 if name in hub.moved:

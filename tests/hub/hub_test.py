@@ -264,6 +264,9 @@ class OneCommand(HubCase):
                                ("FROM ./x.leq", "no file or model")):
             file.write_text(text)
             self.assertIn(expected, self.refused("create", "bad", "-f", str(file)))
+        self.leq("cp", "story", "later:latest")
+        self.assertEqual(self.leq("show", "later").stdout, self.leq("show", "story").stdout)
+        self.leq("rm", "later:latest")
         self.assertIn("is the name of a model", self.refused("cp", "story", "tales--Story-5M--int8-g128"))
         self.assertIn("no such model", self.refused("cp", "nothing", "x"))
         self.assertEqual(sorted(p.name for p in self.models.glob("*.modelfile")),
@@ -501,12 +504,59 @@ class Listed(HubCase):
         self.assertNotIn("quantiz", self.ask(self.tale).stderr)
         self.assertEqual(len(self.names()), 3)
 
+    def test_damaged_files_are_removed(self):
+        self.pull()
+        for name in ("cut", "parts-00001-of-00002", "parts-00002-of-00002", "none-00002-of-00003"):
+            (self.models / (name + ".gguf")).write_bytes(HubCase.gguf[:5000])
+        self.leq("rm", "cut", "parts")
+        self.assertEqual([p.name for p in self.models.glob("*.gguf")], ["none-00002-of-00003.gguf"])
+        self.kept().with_suffix(".leq.origin").write_bytes(b"")
+        self.ask(self.tale)
+        self.leq("rm", "tales/Story-5M")
+        self.assertFalse(self.kept().exists())
+
     def test_a_snapshot_is_its_repository(self):
         self.pull()
         snapshot = self.cache / "snapshots" / self.hub.repositories["tales/Story-5M"].commit
         self.assertNotIn("quantiz", self.ask(snapshot).stderr)
         self.assertIn("quantizing tales/Story-5M:bf16", self.ask(snapshot, "--recipe", "bf16").stderr)
         self.assertEqual(self.names(), ["tales/Story-5M:bf16", "tales/Story-5M:int8-g128"])
+        # One of another commit has another name.
+        other = snapshot.parent / ("d" * 40)
+        shutil.copytree(snapshot, other, symlinks=True)
+        self.assertIn("quantizing tales/Story-5M@%s:int8-g128" % other.name, self.ask(other).stderr)
+        self.assertNotIn("quantiz", self.ask(other).stderr)
+        self.assertNotIn("quantiz", self.ask(snapshot).stderr)
+
+
+class Revisions(HubCase):
+    """Each is a model of its own."""
+
+    def setUp(self):
+        super().setUp()
+        files = {**CHECKPOINT, "generation_config.json": b"{}"}
+        self.hub.repositories["tales/Story-5M"].revisions = {"v2": fake_hub.Repository(files, "2" * 40),
+                                                             "refs/pr/1": fake_hub.Repository(files, "3" * 40)}
+
+    def ask(self, revision):
+        return self.leq("run", "tales/Story-5M" + revision, "--raw", "-p", "once", "-n", "1").stderr
+
+    def test_a_revision_is_another_model(self):
+        self.pull()
+        self.assertIn("no such revision", self.refused("run", "tales/Story-5M@v9", "-p", "once", "-n", "1"))
+        for revision, name in (("@v2", "@v2"), ("@refs/pr/1", "@refs%2Fpr%2F1"), ("@" + "2" * 40, "@" + "2" * 40)):
+            self.assertIn(f"quantizing tales/Story-5M{name}:int8-g128", self.ask(revision))
+        requests = len(self.hub.requests)
+        for revision in ("", "@main", ":int8-g128", "@v2", ":int8-g128@v2", "@v2:int8-g128", "@refs/pr/1", "@" + "2" * 40):
+            self.assertNotIn("quantiz", self.ask(revision))
+        self.assertEqual(len(self.hub.requests), requests)
+        origins = {row["name"]: row["origin"][-1] for row in json.loads(self.leq("ls", "--json").stdout)}
+        self.assertEqual(origins, {"tales/Story-5M:int8-g128": "0", "tales/Story-5M@v2:int8-g128": "2",
+                                   "tales/Story-5M@refs%2Fpr%2F1:int8-g128": "3", f"tales/Story-5M@{'2' * 40}:int8-g128": "2"})
+        self.leq("rm", "tales/Story-5M@v2")
+        self.assertIn("tales/Story-5M@v2: on the hub, not here; `leq pull tales/Story-5M@v2`",
+                      self.leq("show", "tales/Story-5M@v2").stdout)
+        self.assertTrue(self.kept().exists())
 
 
 class Gguf(HubCase):
@@ -527,6 +577,21 @@ class Gguf(HubCase):
         self.leq("run", "-hf", "tales/Story-5M-GGUF", "-hff", "Story-5M-F32.gguf", "-p", "once", "-n", "1")
         self.assertTrue((self.models / "tales--Story-5M-GGUF--F32.leq").exists())
         self.assertIn("no GGUF file x.gguf", self.refused("run", "-hf", "tales/Story-5M-GGUF", "-hff", "x.gguf"))
+
+    def test_two_files_of_one_type(self):
+        self.hub.repositories["tales/Two-GGUF"] = fake_hub.Repository(
+            {"one-Q8_0.gguf": HubCase.gguf, "two-Q8_0.gguf": HubCase.gguf, "Case-of-two-F16.gguf": HubCase.gguf})
+        names = ("one-Q8_0.gguf", "two-Q8_0.gguf", "Case-of-two-F16.gguf")
+        for file in names:
+            self.leq("pull", "tales/Two-GGUF", "-hff", file)
+        requests = len(self.hub.requests)
+        for words in (*(["tales/Two-GGUF", "-hff", file] for file in names), ["tales/Two-GGUF:two-Q8_0"]):
+            self.leq("run", *words, "-p", "once", "-n", "1")
+        self.assertEqual(len(self.hub.requests), requests, "they are here")
+        files = {row["name"]: json.loads(pathlib.Path(row["path"] + ".origin").read_text())["file"]
+                 for row in json.loads(self.leq("ls", "--json").stdout)}
+        self.assertEqual(files, {"tales/Two-GGUF:Q8_0": "one-Q8_0.gguf", "tales/Two-GGUF:two-Q8_0": "two-Q8_0.gguf",
+                                 "tales/Two-GGUF:F16": "Case-of-two-F16.gguf"})
 
     def test_nothing_to_run(self):
         self.hub.repositories["tales/Old"] = fake_hub.Repository({"config.json": b"{}", "pytorch_model.bin": b"x"})
@@ -597,6 +662,8 @@ class Failures(HubCase):
         self.assertIn("the same command continues", line)
         part = pathlib.Path(str(self.blob()) + ".incomplete")
         self.assertEqual(part.read_bytes(), CHECKPOINT["model.safetensors"][:2000])
+        self.assertIn("what was downloaded of it has neither *.safetensors",
+                      self.refused("pull", "tales/Story-5M", env={"HF_ENDPOINT": "http://127.0.0.1:9"}))
         self.hub.cut, self.hub.store_requests = [], []
         self.pull()
         self.assertEqual([r for _, _, _, r in self.hub.store_requests], ["bytes=2000-"])
@@ -780,6 +847,21 @@ class WhileItDownloads(HubCase):
         run = self.pull()
         self.assertEqual(self.kept().read_bytes(), self.by_hand("tales/Story-5M"))
         self.assertIn("while it is downloaded", run.stderr)
+
+    def test_two_files_of_one_content(self):
+        data = CHECKPOINT["model.safetensors"]
+        self.hub.repositories["tales/Twice"] = fake_hub.Repository({**CHECKPOINT, "model_copy.safetensors": data})
+        self.assertIn("while it is downloaded", self.leq("pull", "tales/Twice").stderr)
+        self.assertEqual(self.file_of("tales/Twice").read_bytes(), self.by_hand("tales/Twice"))
+
+    def test_modules_with_weights(self):
+        golden = SOURCE / "tests" / "golden" / "embedding-gemma"
+        files = {str(p.relative_to(golden)): p.read_bytes() for p in golden.rglob("*") if p.is_file() and p.name != "golden.json"}
+        self.hub.repositories["tales/Embedding"] = fake_hub.Repository(files)
+        self.assertIn("while it is downloaded", self.leq("pull", "tales/Embedding").stderr)
+        self.assertEqual(self.file_of("tales/Embedding").read_bytes(), self.by_hand("tales/Embedding"))
+        self.assertIn("gate        left out: the model makes embeddings and no text",
+                      self.leq("pull", "tales/Embedding", "--recipe", "q8").stderr)
 
     def test_an_end_by_a_signal_leaves_no_model(self):
         event = threading.Event()

@@ -31,6 +31,22 @@ TEST(ModelFolder, NamesFilesAndPartsOfFiles) {
   EXPECT_THROW((void)models_in(folder / "nope"), Error);
 }
 
+TEST(GgufPath, IsOfAPartOnlyWithTwoNumbers) {
+  const GgufPath part = gguf_path("folder/c-00002-of-00003.gguf");
+  EXPECT_EQ(part.model, "folder/c");
+  EXPECT_EQ(part.number, "00002");
+  EXPECT_EQ(part.count, "00003");
+  EXPECT_FALSE(part.is_first());
+  EXPECT_TRUE(part.same_model(gguf_path("folder/c-00001-of-00003.gguf")));
+  EXPECT_FALSE(part.same_model(gguf_path("folder/c-00001-of-00002.gguf")));
+  EXPECT_FALSE(part.same_model(gguf_path("folder/c.gguf")));
+  for (const char* whole : {"Mixture-of-Thoughts-7B", "m-0001-of-0002", "m-00001-of-0000x", "",
+                            "m_00001-of-00002", "-00001-of-00002"}) {
+    EXPECT_EQ(gguf_path(std::string(whole) + ".gguf").model, whole);
+    EXPECT_TRUE(gguf_path(whole).is_first());
+  }
+}
+
 TEST(ModelNames, MatchInTheirUsualSpellings) {
   struct Case {
     const char *wanted, *name, *file;

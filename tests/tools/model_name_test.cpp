@@ -26,6 +26,9 @@ TEST(ModelName, HasRepositoryTagAndRevision) {
                         {"hf.co/a/b-GGUF:Q4_K_M", "a/b-GGUF", "Q4_K_M", "main"},
                         {"https://huggingface.co/a/b", "a/b", "", "main"},
                         {"a/b:q8@v1.0", "a/b", "q8", "v1.0"},
+                        {"a/b@v1.0:q8", "a/b", "q8", "v1.0"},
+                        {"a/b@refs/pr/1:latest", "a/b", "", "refs/pr/1"},
+                        {"a/b@refs%2Fa-%2D1:q8", "a/b", "q8", "refs/a--1"},
                         {"qwen3:0.6b", "Qwen/Qwen3-0.6B", "", "main"},
                         {"Qwen3", "Qwen/Qwen3-8B", "", "main"},
                         {"llama3.2", "meta-llama/Llama-3.2-3B-Instruct", "", "main"},
@@ -36,8 +39,9 @@ TEST(ModelName, HasRepositoryTagAndRevision) {
     EXPECT_EQ(name->tag, c.tag) << c.text;
     EXPECT_EQ(name->revision, c.revision) << c.text;
   }
-  for (const char* text : {"", "a", "a/b/c", "/a/b", "./a/b", "~/a", "a/b.leq", "a/b.gguf", "a /b",
-                           "a/b:", "a/b:x y", "../b", "a/..", "a--b/c", "Why is the sky blue?"}) {
+  for (const char* text :
+       {"", "a", "a/b/c", "/a/b", "./a/b", "~/a", "a/b.leq", "a/b.gguf", "a /b", "a/b:", "a/b:x y",
+        "a/b:q4@v1:q8", "../b", "a/..", "a--b/c", "Why is the sky blue?"}) {
     EXPECT_FALSE(parse_hub_name(text).has_value()) << text;
   }
 }
@@ -99,6 +103,18 @@ TEST(ModelName, FindsFilesOfTheModelsFolder) {
   EXPECT_EQ(find_kept("folder:q8")->path, folder / "folder--q8.leq");
   EXPECT_EQ(find_kept("Folder")->name, "folder:q8");
   EXPECT_EQ(kept_file("folder", "q8"), folder / "folder--q8.leq");
+  folder.write("c--d@v2--q8.leq", "");
+  folder.write("c--d@refs%2Fpr%2F1--q8.leq", "");
+  for (const char* name : {"c/d@v2", "c/d:q8@v2", "c/d@v2:q8", "hf.co/C/d@v2"}) {
+    ASSERT_TRUE(find_kept(name)) << name;
+    EXPECT_EQ(find_kept(name)->name, "c/d@v2:q8");
+  }
+  EXPECT_EQ(find_kept("c/d:q8@refs/pr/1")->name, "c/d@refs%2Fpr%2F1:q8");
+  EXPECT_EQ(find_kept("c/d@refs%2Fpr%2F1:q8")->name, "c/d@refs%2Fpr%2F1:q8");
+  EXPECT_FALSE(find_kept("c/d")) << "a revision is another model";
+  EXPECT_FALSE(find_kept("c/d:q8"));
+  EXPECT_FALSE(find_kept("a/b:q8@v2"));
+  EXPECT_EQ(find_kept("a/b@main")->name, "a/b:q8");
   folder.write("A--b--q8.leq", "");
   EXPECT_EQ(find_kept("A/b:q8")->path, folder / "A--b--q8.leq") << "the exact name wins";
   EXPECT_EQ(find_kept("a/b:q8")->path, folder / "a--b--q8.leq");
@@ -184,6 +200,19 @@ TEST(ModelFiles, OfGgufAreTheOnesOfATypeWithAllParts) {
   EXPECT_NE(test::error_of([&] { chosen(files, "Q8_0"); }).find("Q4_K_S, Q4_K_M, IQ4_XS, BF16"),
             std::string::npos);
   EXPECT_EQ(chosen({"story.gguf", "README.md"}, ""), Names{"story.gguf"});
+  const Names of = {"Mixture-of-Thoughts-7B-Q4_K_M.gguf", "Mixture-of-Thoughts-7B-Q8_0.gguf"};
+  EXPECT_EQ(chosen(of, ""), Names{of[0]});
+  EXPECT_EQ(chosen(of, "Q8_0"), Names{of[1]});
+}
+
+TEST(ModelFiles, OfOneTypeHaveNamesOfTheirOwn) {
+  const HubRepository repository =
+      repository_of({"m-IQ2_M.gguf", "m-UD-IQ2_M.gguf", "n-IQ2_M-00001-of-00002.gguf"});
+  EXPECT_EQ(choose_files(repository, "iq2_m", "").gguf, "m-IQ2_M.gguf");
+  EXPECT_EQ(choose_files(repository, "m-UD-IQ2_M", "").gguf, "m-UD-IQ2_M.gguf");
+  EXPECT_EQ(choose_files(repository, "", "m-IQ2_M.gguf").tag, "IQ2_M");
+  EXPECT_EQ(choose_files(repository, "", "m-UD-IQ2_M.gguf").tag, "m-UD-IQ2_M");
+  EXPECT_EQ(choose_files(repository, "", "n-IQ2_M-00001-of-00002.gguf").tag, "n-IQ2_M");
 }
 
 TEST(ModelFiles, OfACheckpointAreThoseOfItsOwnFolder) {
@@ -194,11 +223,13 @@ TEST(ModelFiles, OfACheckpointAreThoseOfItsOwnFolder) {
                        "tokenizer.json",
                        "chat_template.jinja",
                        "modules.json",
-                       "1_Pooling/config.json"};
+                       "1_Pooling/config.json",
+                       "2_Dense/config.json",
+                       "2_Dense/model.safetensors"};
   Names more = files;
   for (const char* other :
        {"README.md", "consolidated.safetensors", "original/model.safetensors",
-        "original/config.json", "2_Dense/model.safetensors", "pytorch_model.bin", "m-Q8_0.gguf"}) {
+        "original/config.json", "2_Dense/pytorch_model.bin", "pytorch_model.bin", "m-Q8_0.gguf"}) {
     more.emplace_back(other);
   }
   EXPECT_EQ(chosen(more, ""), files);
@@ -206,8 +237,9 @@ TEST(ModelFiles, OfACheckpointAreThoseOfItsOwnFolder) {
   EXPECT_EQ(chosen(more, "q8_0"), Names{"m-Q8_0.gguf"});
   EXPECT_NE(test::error_of([&] { chosen(more, "q9"); }).find("q8 | q6 | q5 | q4"),
             std::string::npos);
-  EXPECT_NE(test::error_of([&] { chosen({"pytorch_model.bin"}, ""); }).find("neither"),
-            std::string::npos);
+  for (const char* other : {"pytorch_model.bin", "2_Dense/model.safetensors"}) {
+    EXPECT_NE(test::error_of([&] { chosen({other}, ""); }).find("neither"), std::string::npos);
+  }
 }
 
 }  // namespace

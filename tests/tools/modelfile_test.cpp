@@ -135,6 +135,7 @@ TEST(CreatedName, SetsWhatIsNotGiven) {
   const std::vector<std::string> words = {"--temp", "0.1"};
   Options options = parse_options(kRun.spec(), words, none);
   EXPECT_EQ(follow_created("mario:latest", options), "llama3.2:1b");
+  EXPECT_EQ(created_path("mario:latest"), folder / "mario.modelfile");
   EXPECT_EQ(options.real("temp"), 0.1);
   EXPECT_EQ(options.list("reverse-prompt").size(), 2u);
   EXPECT_TRUE(options.given("system-prompt"));

@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 #include <system_error>
+#include <utility>
 
 #include "base/ascii.h"
 #include "base/error.h"
@@ -23,6 +24,10 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kIdentityDigits = 16;  // of a conversion's file (convert_in_cache)
 constexpr std::string_view kBetween = "--";  // no name on the hub has it
+
+// What a revision may have and a part of a file's name may not, and how that has it.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kInFileNames = {
+    {{"/", "%2F"}, {kBetween, "-%2D"}}};
 
 // The first size of a family is that of the name without a size: Ollama's, where it has the family.
 constexpr std::array kShortNames = {
@@ -191,9 +196,21 @@ std::optional<HubName> expand_short(std::string_view text) {
 
 }  // namespace
 
+std::string HubName::place() const {
+  if (revision == kMainRevision) return repository;
+  std::string part = revision;  // of a file's name
+  for (const auto& [plain, written] : kInFileNames) part = replace_all(part, plain, written);
+  return repository + '@' + part;
+}
+
+std::string_view without_latest(std::string_view name) {
+  constexpr std::string_view kLatest = ":latest";
+  if (name.ends_with(kLatest)) name.remove_suffix(kLatest.size());
+  return name;
+}
+
 std::optional<HubName> parse_hub_name(std::string_view text) {
-  constexpr std::string_view kLatest = ":latest";  // Ollama's word for no tag
-  if (text.ends_with(kLatest)) text.remove_suffix(kLatest.size());
+  text = without_latest(text);
   if (auto name = expand_short(text)) return name;
   std::string rest(text);
   for (const std::string_view host :
@@ -204,11 +221,14 @@ std::optional<HubName> parse_hub_name(std::string_view text) {
     }
   }
   HubName name;
-  if (const std::string revision = take_after(rest, '@'); !revision.empty()) {
-    name.revision = revision;
+  std::string revision = take_after(rest, '@');
+  std::string& before_tag = revision.find(':') == revision.npos ? rest : revision;
+  const bool tagged = before_tag.find(':') != before_tag.npos;
+  name.tag = take_after(before_tag, ':');
+  for (const auto& [plain, written] : kInFileNames) {
+    revision = replace_all(revision, written, plain);
   }
-  const bool tagged = rest.find(':') != rest.npos;
-  name.tag = take_after(rest, ':');
+  if (!revision.empty()) name.revision = std::move(revision);
   name.repository = rest;
   const auto parts = split(rest, "/");
   const bool valid = parts.size() == 2 && is_name_part(parts[0]) && is_name_part(parts[1]) &&
@@ -226,7 +246,7 @@ bool is_on_hub(const std::string& name) {
 std::string whole_name(const std::string& name) {
   const auto hub = parse_hub_name(name);
   if (!hub) return name;
-  return hub->repository + (hub->tag.empty() ? "" : ":" + hub->tag);
+  return hub->place() + (hub->tag.empty() ? "" : ":" + hub->tag);
 }
 
 bool ShortName::gated() const {
@@ -361,9 +381,9 @@ std::string converted_from(const fs::path& file) {
   return is && file.extension() == ".leq" ? stem.substr(0, at) + ".gguf" : "";
 }
 
-fs::path kept_file(const std::string& repository, const std::string& tag) {
+fs::path kept_file(const std::string& place, const std::string& tag) {
   return models_folder() /
-         (replace_all(repository, "/", kBetween) + std::string(kBetween) + tag + ".leq");
+         (replace_all(place, "/", kBetween) + std::string(kBetween) + tag + ".leq");
 }
 
 std::vector<KeptModel> models_named(const std::string& name) {

@@ -11,20 +11,26 @@
 
 namespace leq {
 
-// A model on the hub: "Qwen/Qwen3-0.6B", "hf.co/org/repo:Q4_K_M@revision", or a short name,
-// "qwen3:0.6b".
+inline constexpr std::string_view kMainRevision = "main";
+
+// A model on the hub: "Qwen/Qwen3-0.6B", "hf.co/org/repo:Q4_K_M@revision", the same as
+// "org/repo@revision:Q4_K_M", or a short name, "qwen3:0.6b".
 struct HubName {
   std::string repository;  // "Qwen/Qwen3-0.6B"
   std::string tag = {};    // a GGUF file's type, a recipe or a type; empty: the default
-  std::string revision = "main";
+  std::string revision = std::string(kMainRevision);
   std::string family = {};  // the text, if it is a short name without the size
+
+  // The beginning of its models' names: the repository, with "@revision" unless that is "main".
+  std::string place() const;
 };
+// The name without ":latest", Ollama's word for no tag.
+std::string_view without_latest(std::string_view name);
 // nullopt if the text is neither a short name nor has the form of a hub name.
 std::optional<HubName> parse_hub_name(std::string_view text);
 // Whether a name that is no file may be on the hub: its first part is not a folder here.
 bool is_on_hub(const std::string& name);
-// A name on the hub without the hub's address and the revision, a short name's repository; other
-// names as they are.
+// A name on the hub without the hub's address, as place() and the tag; other names as they are.
 std::string whole_name(const std::string& name);
 // A name for a repository: "qwen3:0.6b". The first one of a family is also meant by "qwen3".
 struct ShortName {
@@ -48,7 +54,8 @@ std::filesystem::path models_folder();
 
 // A file in the models folder, or in the cache of conversions.
 struct KeptModel {
-  std::string name;  // "Qwen/Qwen3-0.6B:int8-g128", or the file's name without .leq or .gguf
+  std::string
+      name;  // "Qwen/Qwen3-0.6B:int8-g128", "a/b@v2:q8", or the file's name without .leq or .gguf
   std::filesystem::path path;
 };
 // The .leq and GGUF files of the models folder, sorted by name.
@@ -65,9 +72,9 @@ std::optional<std::string> listed_name(const std::filesystem::path& file);
 std::string report_name(const std::filesystem::path& file);
 // "NAME.gguf" of a conversion in the cache, by the form of its name; "" of other files.
 std::string converted_from(const std::filesystem::path& file);
-// The file for a repository, or the name of a checkpoint folder, and a tag: ORG--NAME--TAG.leq or
-// NAME--TAG.leq, whose name is REPOSITORY:TAG.
-std::filesystem::path kept_file(const std::string& repository, const std::string& tag);
+// The file for a place on the hub, or the name of a checkpoint folder, and a tag:
+// ORG--NAME--TAG.leq or NAME--TAG.leq, whose name is PLACE:TAG.
+std::filesystem::path kept_file(const std::string& place, const std::string& tag);
 // The listed models that a name fits best (match_name), the newest first: one, if it is as `leq ls`
 // prints it; several, if it is a repository without a tag or a GGUF file of several versions.
 std::vector<KeptModel> models_named(const std::string& name);

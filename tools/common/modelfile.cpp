@@ -244,7 +244,8 @@ std::vector<KeptModel> created_models() {
   return models;
 }
 
-fs::path created_path(const std::string& name) {
+fs::path created_path(const std::string& given) {
+  const std::string name(without_latest(given));
   const bool valid = !name.empty() && name.size() <= 64 && name.front() != '.' &&
                      name.front() != '-' && std::ranges::all_of(name, [](unsigned char c) {
                        return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.' || c == ':';
@@ -255,11 +256,8 @@ fs::path created_path(const std::string& name) {
 }
 
 std::optional<Modelfile> find_created(const std::string& name) {
-  constexpr std::string_view kLatest = ":latest";
-  const std::string wanted =
-      name.ends_with(kLatest) ? name.substr(0, name.size() - kLatest.size()) : name;
   for (const KeptModel& model : created_models()) {
-    if (model.name == wanted) return load_modelfile(model.path);
+    if (model.name == without_latest(name)) return load_modelfile(model.path);
   }
   return std::nullopt;
 }

@@ -36,7 +36,8 @@ std::vector<std::pair<std::string, std::string>> options_of(const Modelfile& fil
 
 // The created names, sorted; the path is that of the Modelfile.
 std::vector<KeptModel> created_models();
-// The file of a created name, which may not exist. Throws Error if this cannot be a name.
+// The file of a created name, with or without ":latest", which may not exist. Throws Error if this
+// cannot be a name.
 std::filesystem::path created_path(const std::string& name);
 // nullopt if no such name was created.
 std::optional<Modelfile> find_created(const std::string& name);

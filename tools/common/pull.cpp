@@ -24,6 +24,7 @@
 #include "convert/import.h"
 #include "hub/arrivals.h"
 #include "quantize/run/quantize.h"
+#include "runtime/model_files.h"
 #include "tools/common/model_file.h"
 #include "tools/common/modelfile.h"
 #include "tools/common/setting_flags.h"
@@ -37,57 +38,56 @@ constexpr const char* kKeptTag = "kept";  // a checkpoint that is quantized alre
 constexpr std::string_view kDefaultGguf = "Q4_K_M";
 constexpr std::uint64_t kMaxOriginBytes = 64u << 10;
 
-std::string file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+// A GGUF model of a repository: one file, or the first of its parts.
+struct GgufModel {
+  HubFile file;
+  std::string label;  // its tag: the type, or of all but the first of a type the whole name
+};
 
-// The type at the end of a GGUF file's name: "Q4_K_M" of "a-Q4_K_M.gguf" or of its first part,
-// "a-Q4_K_M-00001-of-00003.gguf"; the whole name if it ends with no type.
-std::string gguf_label(const std::string& path) {
-  std::string stem = file_name(path);
-  stem.erase(stem.size() - std::string_view(".gguf").size());
-  if (const auto part = stem.rfind("-of-"); part != stem.npos && part > 6) stem.erase(part - 6);
-  const auto at = stem.find_last_of("-.");
-  const std::string end = at == stem.npos ? stem : stem.substr(at + 1);
+// The type at the end of a GGUF model's name, "Q4_K_M" of "a-Q4_K_M"; the whole name if it ends
+// with no type.
+std::string type_label(const std::string& name) {
+  const auto at = name.find_last_of("-.");
+  const std::string end = at == name.npos ? name : name.substr(at + 1);
   const bool is_type = end.size() > 1 &&
                        std::string_view("QIFBTMqifbtm").find(end[0]) != std::string_view::npos &&
                        std::ranges::any_of(end, [](unsigned char c) { return std::isdigit(c); });
-  return is_type ? end : stem;
+  return is_type ? end : name;
 }
 
-// GGUF models of a repository: one file, or the first of its parts.
-std::vector<HubFile> gguf_models(const HubRepository& repository) {
-  std::vector<HubFile> found;
+std::vector<GgufModel> gguf_models(const HubRepository& repository) {
+  std::vector<GgufModel> found;
   for (const HubFile& file : repository.files) {
-    const std::string name = file_name(file.name);
-    const auto part = name.rfind("-of-");
-    const bool later_part =
-        part != name.npos && part > 6 && !name.substr(0, part).ends_with("-00001");
-    if (!name.ends_with(".gguf") || later_part || name.find("mmproj") != name.npos ||
+    const std::string name = fs::path(file.name).filename().string();
+    const GgufPath path = gguf_path(name);
+    if (!name.ends_with(".gguf") || !path.is_first() || name.find("mmproj") != name.npos ||
         name.find("imatrix") != name.npos) {
       continue;
     }
-    found.push_back(file);
+    const std::string whole(path.model), type = type_label(whole);
+    const bool taken = std::ranges::any_of(
+        found, [&](const GgufModel& other) { return same_ignoring_case(other.label, type); });
+    found.push_back({file, taken ? whole : type});
   }
   return found;
 }
 
-HubChoice gguf_choice(const HubRepository& repository, const HubFile& first) {
-  HubChoice choice = {.gguf = first.name, .tag = gguf_label(first.name)};
-  const auto part = first.name.rfind("-00001-of-");
+HubChoice gguf_choice(const HubRepository& repository, const GgufModel& model) {
+  HubChoice choice = {.gguf = model.file.name, .tag = model.label};
   for (const HubFile& file : repository.files) {
-    const bool same = part == first.name.npos
-                          ? file.name == first.name
-                          : file.name.ends_with(".gguf") &&
-                                file.name.substr(0, part) == first.name.substr(0, part) &&
-                                file.name.size() == first.name.size();
-    if (same) choice.files.push_back(file);
+    if (file.name.ends_with(".gguf") &&
+        gguf_path(file.name).same_model(gguf_path(model.file.name))) {
+      choice.files.push_back(file);
+    }
   }
   return choice;
 }
 
-// Whether the file configures a module of sentence-transformers: "1_Pooling/config.json".
-bool configures_module(std::string_view name) {
-  return name >= "0" && name < ":" && name.ends_with("/config.json") &&
-         std::ranges::count(name, '/') == 1;
+// Whether the file belongs to a module of sentence-transformers: "1_Pooling/config.json",
+// "2_Dense/model.safetensors".
+bool is_of_module(std::string_view name) {
+  return name >= "0" && name < ":" && std::ranges::count(name, '/') == 1 &&
+         (name.ends_with("/config.json") || name.ends_with("/model.safetensors"));
 }
 
 // Ends of the names of a checkpoint's files.
@@ -98,22 +98,22 @@ bool is_of_checkpoint(std::string_view name) {
                              [&](std::string_view ending) { return name.ends_with(ending); });
 }
 
-// The files of a checkpoint: those of the repository's own folder that readers look for, and the
-// modules' settings. A copy of the weights in another program's form is left out.
+// The files of a checkpoint: those of the repository's own folder that readers look for, and those
+// of its modules. A copy of the weights in another program's form is left out.
 HubChoice checkpoint_choice(const HubRepository& repository) {
   HubChoice choice;
   for (const HubFile& file : repository.files) {
     const bool inside = file.name.find('/') != file.name.npos;
-    if (!is_of_checkpoint(file.name) || (inside && !configures_module(file.name))) continue;
+    if (!is_of_checkpoint(file.name) || (inside && !is_of_module(file.name))) continue;
     if (file.name.starts_with("consolidated")) continue;
     choice.files.push_back(file);
   }
   return choice;
 }
 
-bool has_weights(const HubChoice& checkpoint) {
-  return std::ranges::any_of(
-      checkpoint.files, [](const HubFile& file) { return file.name.ends_with(".safetensors"); });
+// Whether the file has weights that are read as they arrive; a module's are read at once.
+bool is_weights(const HubFile& file) {
+  return file.name.ends_with(".safetensors") && file.name.find('/') == file.name.npos;
 }
 
 // Lines and a progress line on stderr, from several threads. The line shows a download, and other
@@ -202,7 +202,7 @@ struct Download {
     if (is_gguf()) return;
     std::vector<HubFile> small;
     std::ranges::copy_if(choice.files, std::back_inserter(small),
-                         [](const HubFile& one) { return !one.name.ends_with(".safetensors"); });
+                         [](const HubFile& one) { return !is_weights(one); });
     (void)import_config(hub.fetch(repository, small));
   }
   bool is_gguf() const { return !choice.gguf.empty(); }
@@ -284,19 +284,33 @@ void quantize_arriving(Download& download, const std::string& tag, const KeptMod
   quantize_to(download.path, tag, kept, download.screen);
 }
 
-// What a model of the models folder is made of; the same as `repository@commit` of origin_of.
+// What a model of the models folder is made of.
 struct Origin {
-  std::string repository, commit, file = "";
+  std::string repository, commit;
+  std::string file = "";  // the GGUF file; empty: a checkpoint
 
-  std::string text() const { return repository + "@" + commit; }
+  bool operator==(const Origin&) const = default;
 };
+
+// nullopt if the model was not made, or the file that says of what is damaged.
+std::optional<Origin> read_origin(const fs::path& model) try {
+  const fs::path path = origin_file(model);
+  if (!file_exists(path)) return std::nullopt;
+  const std::string source = path.string();
+  const Json json = parse_json(read_file(path, kMaxOriginBytes), source);
+  return Origin{json_get<std::string>(json, "repository", source),
+                json_get<std::string>(json, "commit", source),
+                json_get_or<std::string>(json, "file", "", source)};
+} catch (const Error&) {
+  return std::nullopt;
+}
 
 // Makes the model with `make` if its file is missing or of another origin.
 void make_kept(const KeptModel& model, const Origin& origin, const std::function<void()>& make) {
   const FileLock lock(
       model.path.parent_path() / ".locks" / (model.path.filename().string() + ".lock"),
       [&] { std::cerr << model.name << ": another program makes it; waiting\n"; });
-  if (file_exists(model.path) && origin_of(model.path) == origin.text()) return;
+  if (file_exists(model.path) && read_origin(model.path) == origin) return;
   make();
   AtomicFile written(origin_file(model.path));
   const Json json = {
@@ -335,10 +349,20 @@ KeptModel kept_of_folder(const fs::path& folder, const std::string& tag) {
   constexpr std::size_t kPathDigits = 8;
   std::string name = replace_all(folder.filename().string(), "--", "-");
   const fs::path file = kept_file(name, tag);
-  if (file_exists(file) && !origin_of(file).starts_with(folder.string() + "@")) {
+  const auto origin = read_origin(file);
+  if (file_exists(file) && !(origin && origin->repository == folder.string())) {
     name += "-" + sha256_hex(folder.string()).substr(0, kPathDigits);
   }
   return {name + ":" + tag, kept_file(name, tag)};
+}
+
+// The name of a snapshot's models: its repository's, with the commit if a model of this name and
+// tag is made of something else.
+KeptModel kept_of_snapshot(const Origin& origin, const std::string& tag) {
+  HubName name = {.repository = origin.repository};
+  const fs::path file = kept_file(name.place(), tag);
+  if (file_exists(file) && read_origin(file) != origin) name.revision = origin.commit;
+  return {name.place() + ":" + tag, kept_file(name.place(), tag)};
 }
 
 std::string tag_of(const HubName& name, const Options& options) {
@@ -388,13 +412,13 @@ std::vector<Option> hub_options() {
 
 HubChoice choose_files(const HubRepository& repository, const std::string& tag,
                        const std::string& file) {
-  const std::vector<HubFile> models = gguf_models(repository);
+  const std::vector<GgufModel> models = gguf_models(repository);
   HubChoice checkpoint = checkpoint_choice(repository);
-  const bool has_checkpoint = has_weights(checkpoint);
+  const bool has_checkpoint = std::ranges::any_of(checkpoint.files, is_weights);
   if (tag.empty() && file.empty() && has_checkpoint) return checkpoint;
   const std::string wanted = tag.empty() && file.empty() ? std::string(kDefaultGguf) : tag;
-  for (const HubFile& model : models) {
-    if (file.empty() ? same_ignoring_case(gguf_label(model.name), wanted) : model.name == file) {
+  for (const GgufModel& model : models) {
+    if (file.empty() ? same_ignoring_case(model.label, wanted) : model.file.name == file) {
       return gguf_choice(repository, model);
     }
   }
@@ -403,15 +427,17 @@ HubChoice choose_files(const HubRepository& repository, const std::string& tag,
     checkpoint.tag = tag;
     return checkpoint;
   }
-  require(!models.empty(), repository.name,
-          ": has neither *.safetensors in its own folder nor GGUF files");
+  const std::string has =
+      repository.name + (repository.cached ? ": what was downloaded of it has " : ": has ");
+  const std::string rest =
+      repository.cached ? "; `leq pull` downloads the rest when the hub can be reached" : "";
+  require(!models.empty(), has, "neither *.safetensors in its own folder nor GGUF files", rest);
   if (tag.empty() && file.empty()) return gguf_choice(repository, models.front());
   std::vector<std::string> labels;
-  for (const HubFile& model : models) {
-    labels.push_back(file.empty() ? gguf_label(model.name) : model.name);
+  for (const GgufModel& model : models) {
+    labels.push_back(file.empty() ? model.label : model.file.name);
   }
-  fail(repository.name, ": has no GGUF file ", file.empty() ? tag : file, "; it has ",
-       join(labels));
+  fail(has, "no GGUF file ", file.empty() ? tag : file, "; it has ", join(labels), rest);
 }
 
 std::string start_line(const std::string& what, std::uint64_t bytes, double core_seconds,
@@ -425,11 +451,8 @@ std::string start_line(const std::string& what, std::uint64_t bytes, double core
 fs::path origin_file(const fs::path& file) { return fs::path(file.string() + ".origin"); }
 
 std::string origin_of(const fs::path& file) {
-  const fs::path path = origin_file(file);
-  if (!file_exists(path)) return "";
-  const Json origin = parse_json(read_file(path, kMaxOriginBytes), path.string());
-  return json_get<std::string>(origin, "repository", path.string()) + "@" +
-         json_get<std::string>(origin, "commit", path.string());
+  const auto origin = read_origin(file);
+  return origin ? origin->repository + "@" + origin->commit : "";
 }
 
 KeptModel pull_model(const HubName& name, const Options& options, bool update) {
@@ -437,9 +460,12 @@ KeptModel pull_model(const HubName& name, const Options& options, bool update) {
   if (options.flag("offline")) ::setenv("HF_HUB_OFFLINE", "1", 1);
   const std::string tag = tag_of(name, options);
   const std::string file = options.given("hf-file") ? options.text("hf-file") : "";
-  if (!update && file.empty()) {
-    const std::string known = name.repository + (tag.empty() ? "" : ":" + tag);
-    if (auto kept = find_kept(known)) return *kept;
+  if (!update) {
+    const std::string known = name.place() + (tag.empty() ? "" : ":" + tag);
+    for (const KeptModel& kept : models_named(known)) {
+      const auto origin = read_origin(kept.path);
+      if (file.empty() || (origin && origin->file == file)) return kept;
+    }
   }
   if (!name.family.empty()) {
     const std::vector<std::string> sizes = sizes_of(name.family);
@@ -454,7 +480,7 @@ KeptModel pull_model(const HubName& name, const Options& options, bool update) {
   const std::string kept_tag = !choice.tag.empty()                         ? choice.tag
                                : !has_floats && holds_codes(download.path) ? kKeptTag
                                                                            : kDefaultType;
-  const KeptModel model = {repository.name + ":" + kept_tag, kept_file(repository.name, kept_tag)};
+  const KeptModel model = {name.place() + ":" + kept_tag, kept_file(name.place(), kept_tag)};
   make_kept(model, {repository.name, repository.commit, choice.gguf}, [&] {
     const std::vector<HubFile> missing = download.hub.missing(repository, choice.files);
     const bool sizes_known =
@@ -481,7 +507,7 @@ KeptModel keep_checkpoint(const fs::path& given, const Options& options) {
   const Origin origin = origin_of_folder(folder);
   std::optional<KeptModel> newest;  // is used without a recipe, as of a repository without a tag
   for (const KeptModel& model : kept_models()) {
-    if (chosen || origin_of(model.path) != origin.text()) continue;
+    if (chosen || read_origin(model.path) != origin) continue;
     if (!newest || fs::last_write_time(model.path) > fs::last_write_time(newest->path)) {
       newest = model;
     }
@@ -490,10 +516,8 @@ KeptModel keep_checkpoint(const fs::path& given, const Options& options) {
   const std::string tag = chosen                ? options.text("recipe")
                           : holds_codes(folder) ? kKeptTag
                                                 : kDefaultType;
-  const KeptModel model =
-      origin.repository == folder.string()
-          ? kept_of_folder(folder, tag)
-          : KeptModel{origin.repository + ":" + tag, kept_file(origin.repository, tag)};
+  const KeptModel model = origin.repository == folder.string() ? kept_of_folder(folder, tag)
+                                                               : kept_of_snapshot(origin, tag);
   make_kept(model, origin, [&] {
     Screen screen;
     quantize_to(folder, tag, model, screen);

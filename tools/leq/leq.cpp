@@ -27,6 +27,7 @@
 #include "hub/web_client.h"
 #include "model/open_model.h"
 #include "quantize/run/quantize.h"
+#include "runtime/model_files.h"
 #include "sampling/settings.h"
 #include "tools/common/mains.h"
 #include "tools/common/model_file.h"
@@ -224,6 +225,24 @@ KeptModel only_model(const std::string& name) {
   return found.front();
 }
 
+// All files of a model; the parts of a GGUF file by their names, as it may be damaged.
+std::vector<fs::path> files_of(const fs::path& model) {
+  if (model.extension() != ".gguf") return {model, origin_file(model)};
+  std::vector<fs::path> files;
+  const std::string own = model.filename().string();
+  for (const auto& entry : fs::directory_iterator(model.parent_path())) {
+    const std::string name = entry.path().filename().string();
+    if (name.ends_with(".gguf") && gguf_path(name).same_model(gguf_path(own))) {
+      files.push_back(entry.path());
+    }
+  }
+  try {
+    files.push_back(conversion_of(model, conversion_cache()));
+  } catch (const Error&) {  // it cannot be read, and has no conversion
+  }
+  return files;
+}
+
 int remove(const Options& options) {
   require(!options.positionals().empty(), "expected a model's name; `leq ls` lists them");
   for (const std::string& name : options.positionals()) {
@@ -234,13 +253,7 @@ int remove(const Options& options) {
     }
     const KeptModel model = only_model(name);
     const std::string origin = origin_of(model.path);
-    std::vector<fs::path> files = {model.path, origin_file(model.path)};
-    if (begins_as_gguf_file(model.path)) {
-      const auto conversion = conversion_of(model.path, conversion_cache());
-      files = GgufSource(model.path).paths();
-      files.push_back(conversion);
-    }
-    for (const fs::path& file : files) fs::remove(file);
+    for (const fs::path& file : files_of(model.path)) fs::remove(file);
     std::cout << "removed " << model.name << '\n';
     if (origin.empty()) continue;
     const Hub hub(hub_settings());
@@ -390,9 +403,8 @@ int show_on_hub(const HubName& name, bool as_json) {
               << '\n';
     return 0;
   }
-  const std::string tag = name.tag.empty() ? "" : ":" + name.tag;
-  std::cout << repository.name << tag << ": on the hub, not here; `leq pull " << repository.name
-            << tag << "` downloads it\n"
+  const std::string whole = name.place() + (name.tag.empty() ? "" : ":" + name.tag);
+  std::cout << whole << ": on the hub, not here; `leq pull " << whole << "` downloads it\n"
             << "commit    " << repository.commit << "\nlicense   "
             << (repository.license.empty() ? "not given" : repository.license) << "\ndownload  "
             << human_bytes(bytes) << " in " << choice.files.size()
