@@ -168,7 +168,7 @@ std::optional<std::uint64_t> parse_bytes(std::string_view text) {
 
 std::string fixed(double value, int decimals) {
   if (!std::isfinite(value)) return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
-  std::array<char, 400> buffer;
+  std::array<char, 700> buffer;  // 309 digits before the point and up to 323 decimals
   const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value,
                                  std::chars_format::fixed, decimals);
   return {buffer.data(), end.ptr};

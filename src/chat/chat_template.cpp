@@ -292,7 +292,11 @@ Value value_of(Context& context, JsonNode node) {
 }
 
 const Value* member(const Value& value, std::string_view key) {
-  return value.is_dict() ? value.dict->find(key) : nullptr;
+  if (!value.is_dict()) return nullptr;
+  const auto found = std::ranges::find_if(value.dict->items, [&](const auto& entry) {
+    return entry.first.is_text() && entry.first.bytes() == key;
+  });
+  return found == value.dict->items.end() ? nullptr : &found->second;
 }
 
 // The object with the member, which is added if it is absent.

@@ -325,6 +325,15 @@ TEST(Jinja, WritesTitlesFormatsAndCounts) {
       {"{{ 7|round }} {{ 7|round(1) }} {{ 7.5|round }} {{ 1234|round(-2) }} {{ true|round }} "
        "{{ 7|round(0,'floor') }}",
        "7 7 8.0 1200 1 7.0"},
+      {"{{ 2.675|round(2) }} {{ 0.125|round(2) }} {{ 1e300|round(300) }} {{ -0.04|round(1) }} "
+       "{{ 25.000000000000004|round(-1) }} {{ 1e23|round(-2) }} {{ 1.005|round(2, 'ceil') }}",
+       "2.67 0.12 1e+300 -0.0 30.0 1e+23 1.01"},
+      {"{{ 9007199254740995|round(-1) }} {{ -25|round(-1) }} {{ -35|round(-1) }} {{ 5|round(-19) "
+       "}}",
+       "9007199254741000 -20 -40 0"},
+      {"{{ 1.0 // 0.1 }} {{ -4.0 % 2 }} {{ 4.0 % -2 }} {{ -7.5 // 2 }} {{ -7.5 % 2 }} {{ 0.0 // -2 "
+       "}}",
+       "9.0 0.0 -0.0 -4.0 0.5 -0.0"},
       {"{{ 0.1 is odd }} {{ 3.0 is odd }} {{ 0.5 is even }} {{ -1 is odd }}",
        "False True False True"},
       {"{% macro hello() %}x{% endmacro %}{{ hello.name }}", "hello"}};
@@ -359,6 +368,10 @@ TEST(Jinja, RefusesByLineWhatIsNotSupportedOrWrong) {
       {"{{ 1 // 0 }}", "division by zero"},
       {"{{ 9223372036854775807 + 1 }}", "too large"},
       {"{{ 9223372036854775807|round(-1) }}", "too large"},
+      {"{{ 1.7e308|round(-308) }}", "too large"},
+      {"{{ 1.5|round(309, 'ceil') }}", "too large"},
+      {"{{ 0.0 ** -1 }}", "a power that is no number"},
+      {"{{ (-8) ** 0.5 }}", "a power that is no number"},
       {"{{ strftime_now('%c') }}", "%c in strftime_now() is not supported"},
       {"{% for x in 3 %}{% endfor %}", "cannot loop over an integer"},
       {"{% for a, b in [1] %}{% endfor %}", "cannot loop over an integer"},
@@ -401,6 +414,78 @@ TEST(Jinja, EndsWithinItsLimits) {
            "{% for i in range(90000) %}{{ 'x' * 10000 }}{% endfor %}"}) {
     EXPECT_NE(error_of(jinja), "") << jinja.substr(0, 80);
   }
+}
+
+// All texts of the letters a and b up to a size.
+std::vector<std::string> small_texts(std::size_t size) {
+  std::vector<std::string> all = {""};
+  for (std::size_t i = 0; all[i].size() < size; ++i) {
+    all.push_back(all[i] + "a");
+    all.push_back(all[i] + "b");
+  }
+  return all;
+}
+
+TEST(Jinja, FindsTheFirstAndTheLastPlaceOfAText) {
+  for (const std::string& text : small_texts(6)) {
+    std::string jinja, expected;
+    for (const std::string& wanted : small_texts(4)) {
+      const std::string call = "('" + wanted + "')", place = "{{ '" + text + "'";
+      jinja += place + ".find" + call + " }} " + place + ".rfind" + call + " }} {{ '" + wanted +
+               "' in '" + text + "' }} ";
+      const auto at = static_cast<std::int64_t>(text.find(wanted));
+      expected += std::to_string(at) + " " +
+                  std::to_string(static_cast<std::int64_t>(text.rfind(wanted))) +
+                  (at < 0 ? " False " : " True ");
+    }
+    EXPECT_EQ(render_plain(jinja), expected) << text;
+  }
+  EXPECT_EQ(render_plain("{{ 'aaaaa'.split('aa') }} {{ 'aaaaa'.rsplit('aa') }} "
+                         "{{ 'aaaaa'.rsplit('aa', 1) }} {{ 'aaaaa'.count('aa') }} "
+                         "{{ 'aaaaa'.replace('aa', 'b') }} {{ 'abcab'.strip('ab') }} "
+                         "{{ 'abc'.startswith(('x', 'ab')) }} {{ 'abc'.endswith('xabc') }}"),
+            "['', '', 'a'] ['a', '', ''] ['aaa', ''] 2 bba c True False");
+}
+
+// Work that none of a template's values shows is counted, too.
+TEST(Jinja, RefusesWhatWouldTakeQuadraticTimeOrMuchMemory) {
+  const std::string two = "{% set a = 'a' * 1000000 %}{% set b = 'a' * 2000000 %}";
+  std::string names, keys = "{% set d = {", fields = "{{ '";
+  for (int i = 0; i < 60'000; ++i) names += "{%set a" + std::to_string(i) + "=0%}";
+  for (int i = 0; i < 110'000; ++i) keys += std::to_string(i) + ":0,";
+  for (int i = 0; i < 100'000; ++i) fields += "{0}";
+  for (const std::string& work : std::vector<std::string>{
+           two + "{{ (a ~ 'b') in b }}",
+           two + "{{ b.find(a ~ 'b') }}",
+           two + "{{ b.rfind(a ~ 'b') }}",
+           two + "{{ b.count(a ~ 'b') }}",
+           two + "{{ b.replace(a ~ 'b', '') }}",
+           two + "{{ b.split(a ~ 'b') }}",
+           two + "{{ b.rsplit(a ~ 'b') }}",
+           two + "{{ a|trim('b' * 300000 ~ 'a') }}",
+           two + "{{ a.rstrip('b' * 300000 ~ 'a') }}",
+           two + "{{ a.startswith((a[1:] ~ 'b',) * 2000) }}",
+           two + "{% for i in range(20000) %}{% if a ~ '' == a %}{% endif %}{% endfor %}",
+           two + "{% set l = [a ~ '', a ~ ''] %}{{ (l * 3000)|sort(case_sensitive=true) }}",
+           two + "{% for i in range(20000) %}{{ ([a]|wordcount) - 1 }}{% endfor %}",
+           "{% set n = namespace(x=[], y=[]) %}{% for i in range(90) %}{% set n.x = [n.x, n.x] %}"
+           "{% set n.y = [n.y, n.y] %}{% endfor %}{{ n.x == n.y }}",
+           "{% set l = [0] * 1000000 %}{% for i in range(20000) %}{% if l.count(1) %}{% endif %}"
+           "{% endfor %}",
+           "{% set l = range(90000)|list %}{% for i in l %}{% if l.index(i) %}{% endif %}"
+           "{% endfor %}",
+           names,
+           keys + "} %}",
+           two + fields + "'.format(a) }}",
+           two + "{{ '%s' * 9 % ((b * 9,) * 9) }}",
+           two + "{{ [[[[[[1]]]]]]|tojson(indent=b * 9) }}"}) {
+    EXPECT_NE(error_of(work), "") << work.substr(0, 200);
+  }
+  EXPECT_EQ(render_plain("{{ '' * 9000000000000000000 }}{{ [] * 9000000000000000000 }}"), "[]");
+  const std::string digits(500'000, '1');
+  EXPECT_EQ(render_plain("{% for i in range(50000) %}{% if 0." + digits +
+                         " > 1 %}x{% endif %}{% endfor %}"),
+            "");
 }
 
 TEST(Jinja, EveryTruncatedPrefixRendersOrIsRefused) {

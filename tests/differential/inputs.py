@@ -177,8 +177,8 @@ VARIABLES = {"n": 7, "x": -2.5, "s": "Hello World", "t": " a,b,,c ", "u": "stra\
 FILTERS = """abs capitalize count d('x') default('y',true) dictsort dictsort(by='value') e escape first float float(1.5)
 format(1) indent indent(2,true) indent(width=1,blank=true) int int(5) items join join(',') join('-',attribute='k') last
 length list lower map('upper') map(attribute='k') map(attribute='v',default=0) max min reject('odd') reject('none')
-rejectattr('k','equalto','p') replace('a','b') replace('l','',1) reverse round round(1) round(1,'floor') round(0,'ceil')
-safe select select('string') selectattr('v','gt',1) selectattr('k') sort sort(reverse=true) sort(attribute='v')
+rejectattr('k','equalto','p') replace('a','b') replace('l','',1) reverse round round(1) round(2) round(-1) round(1,'floor')
+round(0,'ceil') safe select select('string') selectattr('v','gt',1) selectattr('k') sort sort(reverse=true) sort(attribute='v')
 sort(case_sensitive=true) string sum sum(attribute='v') sum(start=10) title tojson tojson(indent=2)
 tojson(ensure_ascii=true) tojson(sort_keys=true) tojson(separators=(',',':')) trim trim('a ') unique unique(attribute='k')
 upper wordcount attr('k')""".split()
@@ -190,9 +190,9 @@ get('b') get('q',3) copy() index(1) count(1)""".split()
 TESTED = """boolean callable defined divisibleby(2) eq(1) escaped even false float ge(1) gt(1) in([1,'a']) integer iterable
 le(1) lower lt(1) mapping ne(1) none number odd sameas(none) sequence string true undefined upper""".split()
 SIGNS = ["+", "-", "*", "/", "//", "%", "**", "~", "==", "!=", "<", "<=", ">", ">=", "and", "or", "in", "not in"]
-ATOMS = ["0", "1", "2", "-3", "1.5", "1e3", "0.1", "true", "false", "none", "'a'", "'l'", "'%s|%d'", "'a\\nb'", "[]", "[1,'a']",
-         "{}", "{'k': 1}", "(1,2)", "range(4)", "messages", "messages[0]", "tools", "nothing", "namespace(v=1).v", "loop",
-         "dict(a=1)", *VARIABLES]
+ATOMS = ["0", "1", "2", "-3", "1.5", "1e3", "0.1", "2.675", "-4.0", "true", "false", "none", "'a'", "'l'", "'%s|%d'", "'a\\nb'",
+         "[]", "[1,'a']", "{}", "{'k': 1}", "(1,2)", "range(4)", "messages", "messages[0]", "tools", "nothing",
+         "namespace(v=1).v", "loop", "dict(a=1)", *VARIABLES]
 
 
 def expression(dice, depth=3):

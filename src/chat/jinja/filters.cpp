@@ -2,6 +2,7 @@
 #include <utf8proc.h>
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/text.h"
 #include "chat/jinja/interpreter.h"
@@ -22,7 +23,7 @@ Value trim(Context& context, const Value& value, Values arguments, Name) {
   const Text text = to_text(context, value);
   if (!characters || characters->is_none()) return context.heap.text(stripped(text, Ends::both));
   return context.heap.text(
-      stripped(text, Ends::both, context.text_of(*characters, "what trim takes off")));
+      stripped(context, text, Ends::both, context.text_of(*characters, "what trim takes off")));
 }
 
 Value cased(Context& context, const Value& value, Values arguments, Name how) {
@@ -63,6 +64,7 @@ Value wordcount(Context& context, const Value& value, Values arguments, Name) {
   arguments.check(context, "wordcount", 0);
   const Text whole = to_text(context, value);
   std::string_view text = whole.bytes();
+  context.step_over(8 * text.size());
   std::int64_t words = 0;
   bool in_word = false;
   while (!text.empty()) {
@@ -148,7 +150,7 @@ Value safe(Context& context, const Value& value, Values arguments, Name) {
 Value escape(Context& context, const Value& value, Values arguments, Name) {
   arguments.check(context, "escape", 0);
   const Text text = to_text(context, value);
-  return text.safe ? value : context.heap.text(escaped(text));
+  return text.safe ? value : context.heap.text(escaped(context, text));
 }
 
 Value list(Context& context, const Value& value, Values arguments, Name) {
@@ -215,8 +217,8 @@ Value unique(Context& context, const Value& value, Values arguments, Name) {
   for (const Value& element : elements(context, value)) {
     const Value by = path ? path_attribute(context, element, *path) : element;
     const Value key = sort_key(context, by, with_case && truth(*with_case));
-    context.step(std::ssize(seen));
-    if (std::ranges::any_of(seen, [&](const Value& other) { return equal(other, key); })) continue;
+    const auto is_key = [&](const Value& other) { return equal(context, other, key); };
+    if (std::ranges::any_of(seen, is_key)) continue;
     seen.push_back(key);
     kept.push_back(element);
   }
@@ -310,24 +312,54 @@ Value float_filter(Context& context, const Value& value, Values arguments, Name)
   return arguments.get(0, "default").value_or(of(0.0));
 }
 
+// A number with so many decimals (or zeros before the point, if negative) as Python rounds it: to
+// the nearest one of its exact value, at equal distances to the even digit.
+std::int64_t rounded(Context& context, std::int64_t value, std::int64_t decimals) {
+  if (decimals >= 0) return value;
+  if (decimals < -19) return 0;
+  std::uint64_t unit = 1;
+  for (; decimals < 0; ++decimals) unit *= 10;
+  const auto bits = static_cast<std::uint64_t>(value);
+  const std::uint64_t size = value < 0 ? 0 - bits : bits, rest = size % unit;
+  const bool is_up = rest > unit - rest || (rest == unit - rest && size / unit % 2 == 1);
+  const std::uint64_t result = size - rest + (is_up ? unit : 0);
+  if (!std::in_range<std::int64_t>(result)) context.wrong("a number that is too large");
+  return value < 0 ? -static_cast<std::int64_t>(result) : static_cast<std::int64_t>(result);
+}
+
+double rounded(double value, std::int64_t decimals) {
+  constexpr std::int64_t kAll = 323;  // a number rounded to more decimals is itself
+  if (!std::isfinite(value) || decimals > kAll) return value;
+  if (decimals < 0) {  // exact up to 22 zeros, which is more than a number has digits
+    const double unit = std::pow(10.0, -static_cast<double>(decimals));
+    if (std::isinf(unit)) return std::copysign(0.0, value);
+    return std::fabs(value) / unit < 0x1p53 ? std::nearbyint(value / unit) * unit : value;
+  }
+  return *parse_double(fixed(value, static_cast<int>(decimals)));
+}
+
 Value round(Context& context, const Value& value, Values arguments, Name) {
   arguments.check(context, "round", 2, {"precision", "method"});
   if (!context.defined(value).is_number()) context.wrong("round of ", type_name(value));
   const auto digits = arguments.get(0, "precision"), method = arguments.get(1, "method");
   const std::int64_t places = digits ? context.whole_of(*digits, "round's precision") : 0;
   const std::string_view how = method ? context.text_of(*method, "round's method") : "common";
-  const bool is_whole = value.is_whole() && how == "common";  // as Python rounds integers
-  if (is_whole && places >= 0) return of(value.whole());
-  const double unit =
-      std::pow(10.0, static_cast<double>(std::clamp<std::int64_t>(places, -300, 300)));
-  const double scaled = value.number() * unit;
-  if (how == "ceil") return of(std::ceil(scaled) / unit);
-  if (how == "floor") return of(std::floor(scaled) / unit);
-  if (how != "common") context.wrong("round does not know the method ", printable(how));
-  const double rounded = std::nearbyint(scaled) / unit;
-  if (!is_whole) return of(rounded);
-  if (!(std::fabs(rounded) < 0x1p63)) context.wrong("a number that is too large");
-  return of(static_cast<std::int64_t>(rounded));
+  if (how != "common" && how != "ceil" && how != "floor") {
+    context.wrong("round does not know the method ", printable(how));
+  }
+  if (how == "common" && value.is_whole()) return of(rounded(context, value.whole(), places));
+  double result = 0;
+  if (how == "common") {
+    result = rounded(value.number(), places);
+  } else {
+    const double unit = std::pow(10.0, static_cast<double>(places));
+    const double scaled = value.number() * unit;
+    result = (how == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / unit;
+  }
+  if (std::isfinite(value.number()) && !std::isfinite(result)) {
+    context.wrong("a number that is too large");
+  }
+  return of(result);
 }
 
 Value indent(Context& context, const Value& value, Values arguments, Name) {
@@ -344,9 +376,10 @@ Value indent(Context& context, const Value& value, Values arguments, Name) {
   Text text = to_text(context, value);
   text.append(Text::own("\n"));  // so that a final line end counts, as in Jinja
   Text out;
-  const std::vector<Text> lines = split_lines(text, false);
-  for (const Text& line : lines) {
-    const bool is_first = &line == lines.data();
+  const std::vector<Value> lines = split_lines(context, text, false);
+  for (const Value& one : lines) {
+    const Text& line = *one.text;
+    const bool is_first = &one == lines.data();
     if (!is_first) out.append(Text::own("\n"));
     const bool indents =
         is_first ? first && truth(*first) : !line.empty() || (blank && truth(*blank));
@@ -462,7 +495,9 @@ Value sort_key(Context& context, const Value& value, bool with_case) {
 
 Value path_attribute(Context& context, Value value, const Value& path) {
   if (path.is_whole()) return item(context, value, path);
-  for (const std::string_view part : leq::split(context.text_of(path, "an attribute"), ".")) {
+  const auto parts = context.text_of(path, "an attribute");
+  context.step_over(parts.size());
+  for (const std::string_view part : leq::split(parts, ".")) {
     const auto number = parse_int(part);
     value = item(context, value, number ? of(*number) : context.heap.text(Text::foreign(part)));
   }
@@ -474,7 +509,7 @@ Value apply_filter(Context& context, std::string_view name, const Value& value,
   const auto found = std::ranges::find(kFilters, name, &Filter::name);
   if (found == std::end(kFilters))
     context.wrong("the filter ", printable(name), " is not supported");
-  context.step(value.is_text() ? 1 + std::ssize(value.bytes()) / 64 : 1);
+  context.step_over(value.is_text() ? 64 + value.bytes().size() : 64);
   return found->function(context, value, arguments, found->name);
 }
 

@@ -173,7 +173,7 @@ class Interpreter {
 
   void print(const Text& text) {
     out_->append(text);
-    context_.step(static_cast<std::int64_t>(text.size()) / 64);
+    context_.step_over(text.size());
     context_.check_size(out_->size());
   }
 
@@ -309,15 +309,14 @@ class Interpreter {
 
   void set_name(std::string_view name, const Value& value) { set_in(scope_->names, name, value); }
 
-  static void set_in(std::vector<std::pair<std::string_view, Value>>& names, std::string_view name,
-                     const Value& value) {
-    const auto found =
-        std::ranges::find(names, name, [](const auto& entry) { return entry.first; });
-    if (found != names.end()) {
-      found->second = value;
-    } else {
-      names.emplace_back(name, value);
+  void set_in(std::vector<std::pair<std::string_view, Value>>& names, std::string_view name,
+              const Value& value) {
+    for (auto& [known, held] : names) {
+      if (!context_.same(known, name)) continue;
+      held = value;
+      return;
     }
+    names.emplace_back(name, value);
   }
 
   void assign(NodeId target, const Value& value) {
@@ -348,7 +347,7 @@ class Interpreter {
   Value lookup(std::string_view name) {
     for (const Scope* scope = scope_; scope != nullptr; scope = scope->parent) {
       for (const auto& [known, value] : scope->names) {
-        if (known == name) return value;
+        if (context_.same(known, name)) return value;
       }
     }
     if (name == "self") context_.wrong("self, the template itself, is not supported");
@@ -361,11 +360,10 @@ class Interpreter {
     context_.line = n.line;
     switch (n.kind) {
       case Kind::literal:
+      case Kind::real:
         return literal(n, id);
       case Kind::integer:
         return of(n.number);
-      case Kind::real:
-        return of(*parse_double(n.text));
       case Kind::boolean:
         return of(n.number != 0);
       case Kind::none:
@@ -431,7 +429,10 @@ class Interpreter {
   // Cached by node, because a template evaluates the same literals in every loop iteration.
   Value literal(const Node& n, NodeId id) {
     if (literals_.empty()) literals_.resize(syntax_.nodes.size());
-    if (literals_[id].is_undefined()) literals_[id] = context_.heap.text(Text::own(n.text));
+    if (literals_[id].is_undefined()) {
+      literals_[id] =
+          n.kind == Kind::real ? of(*parse_double(n.text)) : context_.heap.text(Text::own(n.text));
+    }
     return literals_[id];
   }
 
@@ -448,7 +449,7 @@ class Interpreter {
       const Value value = evaluate(n.children[i + 1]);
       if (key.is_list() || key.is_dict()) context_.wrong(type_name(key), " as a key of a dict");
       const auto known = std::ranges::find_if(
-          made.items, [&](const auto& entry) { return equal(entry.first, key); });
+          made.items, [&](const auto& entry) { return equal(context_, entry.first, key); });
       if (known != made.items.end()) {
         known->second = value;
       } else {
@@ -523,8 +524,9 @@ class Interpreter {
     std::size_t used = 0;
     for (std::size_t i = 1; i < n.children.size(); ++i) {
       const Node& parameter = node(n.children[i]);
-      const auto named = std::ranges::find(given.named, parameter.text,
-                                           [](const auto& entry) { return entry.first; });
+      const auto named = std::ranges::find_if(given.named, [&](const auto& entry) {
+        return context_.same(entry.first, parameter.text);
+      });
       if (i <= given.values.size()) {
         set_name(parameter.text, given.values[i - 1]);
       } else if (named != given.named.end()) {

@@ -25,6 +25,7 @@ struct Context {
   std::string_view source;
   std::uint32_t line = 1;
   std::int64_t steps = 0;
+  std::size_t uncounted = 0;  // bytes of less than a step
   Heap heap;
   std::tm now = {};
   std::string_view refusal = ": the chat template refuses this conversation: ";
@@ -38,6 +39,19 @@ struct Context {
     steps += count;
     if (steps > kMaxSteps) wrong("takes more than ", kMaxSteps, " steps");
   }
+  // Counts the reading of so many bytes, 64 of which are a step.
+  void step_over(std::size_t count) {
+    uncounted += count;
+    step(static_cast<std::int64_t>(uncounted / 64));
+    uncounted %= 64;
+  }
+  // The size of the common beginning of two texts, whether they are the same, and the first and the
+  // last place of one in another (or npos). They count what they compare, as a search may take time
+  // quadratic in the texts' sizes. Defined in value.cpp.
+  std::size_t common(std::string_view a, std::string_view b);
+  bool same(std::string_view a, std::string_view b);
+  std::size_t find(std::string_view text, std::string_view wanted);
+  std::size_t find_last(std::string_view text, std::string_view wanted);
   void check_depth(int depth) const {
     if (depth > kMaxValueDepth) wrong("a value nested deeper than ", kMaxValueDepth);
   }

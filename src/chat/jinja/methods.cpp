@@ -4,6 +4,7 @@
 
 #include <utf8proc.h>
 #include <algorithm>
+#include <span>
 
 #include "base/text.h"
 
@@ -19,12 +20,10 @@ Value strip(Context& context, const Value& self, Values arguments, Name name) {
   const auto characters = arguments.get(0, "chars");
   if (!characters || characters->is_none()) return context.heap.text(stripped(*self.text, ends));
   return context.heap.text(
-      stripped(*self.text, ends, context.text_of(*characters, "what strip() takes off")));
+      stripped(context, *self.text, ends, context.text_of(*characters, "what strip() takes off")));
 }
 
-Value list_of(Context& context, std::vector<Text> texts) {
-  std::vector<Value> items;
-  for (Text& text : texts) items.push_back(context.heap.text(std::move(text)));
+Value list_of(Context& context, std::vector<Value> items) {
   context.step(std::ssize(items));
   return context.heap.list(std::move(items));
 }
@@ -37,18 +36,18 @@ Value split_text(Context& context, const Value& self, Values arguments, Name nam
   const std::int64_t most = limit ? context.whole_of(*limit, "split()'s limit") : -1;
   if (!separator || separator->is_none()) {
     if (from_right && most >= 0) context.wrong("rsplit() at white space is not supported");
-    return list_of(context, split_space(*self.text, most));
+    return list_of(context, split_space(context, *self.text, most));
   }
   const auto at = context.text_of(*separator, "split()'s separator");
   if (at.empty()) context.wrong("split() with an empty separator");
-  return list_of(context,
-                 from_right ? split_right(*self.text, at, most) : split(*self.text, at, most));
+  return list_of(context, from_right ? split_right(context, *self.text, at, most)
+                                     : split(context, *self.text, at, most));
 }
 
 Value splitlines(Context& context, const Value& self, Values arguments, Name) {
   arguments.check(context, "splitlines", 1, {"keepends"});
   const auto keep = arguments.get(0, "keepends");
-  return list_of(context, split_lines(*self.text, keep && truth(*keep)));
+  return list_of(context, split_lines(context, *self.text, keep && truth(*keep)));
 }
 
 Value replace(Context& context, const Value& self, Values arguments, Name) {
@@ -58,24 +57,20 @@ Value replace(Context& context, const Value& self, Values arguments, Name) {
   if (!from || !to) context.wrong("replace() expects two texts");
   (void)context.text_of(*from, "what replace() looks for");
   (void)context.text_of(*to, "what replace() puts there");
-  const std::size_t places =
-      from->text->empty() ? self.text->size() + 1 : self.text->size() / from->text->size();
-  if (places > 0 && to->text->size() > kMaxOutputBytes / places) {
-    context.wrong("replace() of more than ", kMaxOutputBytes, " bytes");
-  }
   const std::int64_t most = count ? context.whole_of(*count, "replace()'s count") : -1;
-  return context.heap.text(replaced(*self.text, *from->text, *to->text, most));
+  return context.heap.text(replaced(context, *self.text, *from->text, *to->text, most));
 }
 
 Value affix(Context& context, const Value& self, Values arguments, Name name) {
   arguments.check(context, name, 1);
   const auto wanted = arguments.get(0, "");
   if (!wanted) context.wrong("startswith() and endswith() want a text");
-  const std::vector<Value> all =
-      wanted->is_list() ? wanted->list->items : std::vector<Value>{*wanted};
+  const auto all = wanted->is_list() ? std::span(wanted->list->items) : std::span(&*wanted, 1);
   return of(std::ranges::any_of(all, [&](const Value& one) {
     const auto text = context.text_of(one, "what startswith() and endswith() look for");
-    return name == "endswith" ? self.bytes().ends_with(text) : self.bytes().starts_with(text);
+    const std::size_t size = std::min(text.size(), self.bytes().size());
+    const std::size_t from = name == "endswith" ? self.bytes().size() - size : 0;
+    return context.same(self.bytes().substr(from, size), text);
   }));
 }
 
@@ -101,7 +96,8 @@ Value find(Context& context, const Value& self, Values arguments, Name name) {
   const auto wanted = arguments.get(0, "");
   if (!wanted) context.wrong("find() expects a text");
   const auto text = context.text_of(*wanted, "what find() looks for");
-  const std::size_t at = name == "rfind" ? self.bytes().rfind(text) : self.bytes().find(text);
+  const std::size_t at =
+      name == "rfind" ? context.find_last(self.bytes(), text) : context.find(self.bytes(), text);
   if (at == std::string_view::npos) return of(std::int64_t{-1});
   return of(static_cast<std::int64_t>(count_characters(self.bytes().substr(0, at))));
 }
@@ -112,11 +108,16 @@ Value count(Context& context, const Value& self, Values arguments, Name) {
   if (!wanted) context.wrong("count() expects a value");
   if (self.is_list()) {
     return of(static_cast<std::int64_t>(std::ranges::count_if(
-        self.list->items, [&](const Value& item) { return equal(item, *wanted); })));
+        self.list->items, [&](const Value& item) { return equal(context, item, *wanted); })));
   }
   const auto text = context.text_of(*wanted, "what count() counts");
   if (text.empty()) return of(static_cast<std::int64_t>(count_characters(self.bytes())) + 1);
-  return of(std::ssize(split(*self.text, text, -1)) - 1);
+  std::int64_t places = 0;
+  std::string_view rest = self.bytes();
+  for (std::size_t at = 0; (at = context.find(rest, text)) != std::string_view::npos; ++places) {
+    rest.remove_prefix(at + text.size());
+  }
+  return of(places);
 }
 
 Value join(Context& context, const Value& self, Values arguments, Name) {
@@ -140,6 +141,7 @@ Value is_all(Context& context, const Value& self, Values arguments, Name kind) {
   if (kind == "isnumeric" || kind == "isdecimal") kind = "isdigit";
   arguments.check(context, kind, 0);
   std::string_view rest = self.bytes();
+  context.step_over(8 * rest.size());
   bool all = !rest.empty(), cased_one = false;
   while (!rest.empty()) {
     const std::size_t length = std::max<std::size_t>(utf8_length(rest), 1);
@@ -187,7 +189,7 @@ Value get(Context& context, const Value& self, Values arguments, Name) {
   arguments.check(context, "get", 2, {"default"});
   const auto key = arguments.get(0, "");
   if (!key) context.wrong("get() expects a key");
-  if (const Value* found = self.dict->find(*key)) return *found;
+  if (const Value* found = self.dict->find(context, *key)) return *found;
   const auto fallback = arguments.get(1, "default");
   return fallback ? *fallback : none_value();
 }
@@ -201,8 +203,8 @@ Value index(Context& context, const Value& self, Values arguments, Name) {
   arguments.check(context, "index", 1);
   const auto wanted = arguments.get(0, "");
   if (!wanted) context.wrong("index() expects a value");
-  const auto found = std::ranges::find_if(self.list->items,
-                                          [&](const Value& item) { return equal(item, *wanted); });
+  const auto found = std::ranges::find_if(
+      self.list->items, [&](const Value& item) { return equal(context, item, *wanted); });
   if (found == self.list->items.end()) context.wrong("index() of a value that is not in the list");
   return of(static_cast<std::int64_t>(found - self.list->items.begin()));
 }
@@ -239,10 +241,11 @@ Value format(Context& context, const Value& self, Values arguments, Name) {
       value = arguments.values[static_cast<std::size_t>(*number)];
     }
     for (const auto& [key, held] : arguments.named) {
-      if (key == name) value = held;
+      if (context.same(key, name)) value = held;
     }
     if (!value) context.wrong("format(): there is no argument for {", printable(name), "}");
     out.append(to_text(context, *value));
+    context.check_size(out.size());
     at = end;
     done = end + 1;
   }
@@ -323,7 +326,7 @@ Value call_method(Context& context, const BoundMethod& method, const Arguments& 
     context.wrong("the method ", method.name, "() of ", type_name(method.self),
                   " is not supported");
   }
-  context.step(method.self.is_text() ? std::ssize(method.self.bytes()) / 64 : 1);
+  context.step_over(method.self.is_text() ? method.self.bytes().size() : 64);
   return found->function(context, method.self, arguments, method.name);
 }
 

@@ -44,21 +44,31 @@ double real_binary(Context& context, std::string_view sign, double a, double b) 
   if (sign == "+") return a + b;
   if (sign == "-") return a - b;
   if (sign == "*") return a * b;
-  if (sign == "**") return std::pow(a, b);
+  if (sign == "**") {
+    const double power = std::pow(a, b);
+    const bool is_wrong = std::isfinite(a) && std::isfinite(b) && !std::isfinite(power);
+    if (is_wrong) context.wrong("a power that is no number, or one that is too large");
+    return power;
+  }
   if (b == 0) context.wrong("division by zero");
   if (sign == "/") return a / b;
+  // As in CPython: a quotient that is rounded before its floor may be one too large.
   const double rest = std::fmod(a, b);
-  const double modulo = rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
-  return sign == "%" ? modulo : std::floor(a / b);
+  const bool crosses = rest != 0 && (rest < 0) != (b < 0);
+  if (sign == "%") return crosses ? rest + b : std::copysign(rest, b);
+  const double quotient = (a - rest) / b - (crosses ? 1 : 0);
+  const double whole = std::floor(quotient);
+  if (quotient == 0) return std::copysign(0.0, a / b);
+  return quotient - whole > 0.5 ? whole + 1 : whole;
 }
 
 Value repeated(Context& context, const Value& value, std::int64_t times) {
-  const auto count = static_cast<std::size_t>(std::max<std::int64_t>(times, 0));
   const std::size_t size = value.is_text() ? value.text->size() : value.list->items.size();
-  if (size > 0 && count > kMaxOutputBytes / size) {
+  const auto count = static_cast<std::size_t>(size > 0 ? std::max<std::int64_t>(times, 0) : 0);
+  if (count > 0 && count > kMaxOutputBytes / size) {
     context.wrong("a value of more than ", kMaxOutputBytes, " elements");
   }
-  context.step(static_cast<std::int64_t>(size * count / 64));
+  context.step_over(size * count);
   if (value.is_text()) {
     Text text;
     for (std::size_t i = 0; i < count; ++i) text.append(*value.text);
@@ -75,8 +85,8 @@ Value repeated(Context& context, const Value& value, std::int64_t times) {
 Value joined(Context& context, const Value& a, const Value& b) {
   if (a.is_text()) {
     const bool safe = a.text->safe || b.text->safe;
-    Text text = safe && !a.text->safe ? escaped(*a.text) : *a.text;
-    text.append(safe && !b.text->safe ? escaped(*b.text) : *b.text);
+    Text text = safe && !a.text->safe ? escaped(context, *a.text) : *a.text;
+    text.append(safe && !b.text->safe ? escaped(context, *b.text) : *b.text);
     text.safe = safe;
     return context.heap.text(std::move(text));
   }
@@ -102,6 +112,7 @@ Value formatted(Context& context, const Value& format, const Value& values) {
       const Value& value = items[used++];
       out.append(kind == 'd' ? Text::foreign(std::to_string(value.whole()))
                              : to_text(context, value));
+      context.check_size(out.size());
     } else {
       context.wrong("% in a text with anything but %s, %d and %% is not supported");
     }
@@ -120,14 +131,15 @@ int order(Context& context, const Value& a, const Value& b, int depth) {
     return a.number() < b.number() ? -1 : a.number() > b.number();
   }
   if (a.is_text() && b.is_text()) {
-    const int bytes = a.bytes().compare(b.bytes());
+    const std::size_t common = context.common(a.bytes(), b.bytes());
+    const int bytes = a.bytes().substr(common).compare(b.bytes().substr(common));
     return bytes < 0 ? -1 : bytes > 0;
   }
   if (a.is_list() && b.is_list() && a.list->is_tuple == b.list->is_tuple) {
     const auto& x = a.list->items;
     const auto& y = b.list->items;
     for (std::size_t i = 0; i < std::min(x.size(), y.size()); ++i) {
-      if (!equal(x[i], y[i])) return order(context, x[i], y[i], depth + 1);
+      if (!equal(context, x[i], y[i])) return order(context, x[i], y[i], depth + 1);
     }
     return x.size() < y.size() ? -1 : x.size() > y.size();
   }
@@ -140,14 +152,12 @@ bool contains(Context& context, const Value& holder, const Value& value) {
       return false;
     case Value::Type::text:
       if (!value.is_text()) context.wrong("'in' a text, of ", type_name(value));
-      return holder.bytes().find(value.bytes()) != std::string_view::npos;
+      return context.find(holder.bytes(), value.bytes()) != std::string_view::npos;
     case Value::Type::list:
-      context.step(std::ssize(holder.list->items));
       return std::ranges::any_of(holder.list->items,
-                                 [&](const Value& item) { return equal(item, value); });
+                                 [&](const Value& item) { return equal(context, item, value); });
     case Value::Type::dict:
-      context.step(std::ssize(holder.dict->items));
-      return holder.dict->find(value) != nullptr;
+      return holder.dict->find(context, value) != nullptr;
     default:
       context.wrong("'in' ", type_name(holder));
   }
@@ -245,8 +255,8 @@ bool less(Context& context, const Value& a, const Value& b) {
 }
 
 bool compare(Context& context, std::string_view sign, const Value& a, const Value& b) {
-  if (sign == "==") return equal(a, b);
-  if (sign == "!=") return !equal(a, b);
+  if (sign == "==") return equal(context, a, b);
+  if (sign == "!=") return !equal(context, a, b);
   if (sign == "in") return contains(context, b, a);
   if (sign == "not in") return !contains(context, b, a);
   context.defined(a);
@@ -265,22 +275,22 @@ Value attribute(Context& context, const Value& value, std::string_view name) {
   if (value.is(Value::Type::loop)) return loop_attribute(value, name);
   if (value.is(Value::Type::name_space)) {
     for (const auto& [key, held] : value.name_space->items) {
-      if (key == name) return held;
+      if (context.same(key, name)) return held;
     }
     return context.heap.undefined(name);
   }
   if (const auto method = method_of(context, value, name)) return *method;
   if (value.is_dict()) {
-    if (const Value* found = value.dict->find(name)) return *found;
+    if (const Value* found = value.dict->find(context, name)) return *found;
   }
   return context.heap.undefined(name);
 }
 
 Value item(Context& context, const Value& value, const Value& index) {
+  context.step();
   context.defined(value);
   if (value.is_dict()) {
-    context.step(std::ssize(value.dict->items) / 8);
-    if (const Value* found = value.dict->find(index)) return *found;
+    if (const Value* found = value.dict->find(context, index)) return *found;
     if (!index.is_text()) return context.heap.undefined(to_text(context, index).bytes());
     const auto method = method_of(context, value, index.bytes());
     return method ? *method : context.heap.undefined(index.bytes());
@@ -305,7 +315,7 @@ Value slice(Context& context, const Value& value, const Value& from, const Value
   const std::int64_t size =
       value.is_text() ? std::ssize(starts) - 1 : std::ssize(value.list->items);
   const Bounds bounds = bounds_of(context, size, from, to, step);
-  context.step((size + bounds.count) / 64);
+  context.step_over(static_cast<std::size_t>(size + bounds.count));
   Text text;
   std::vector<Value> items;
   for (std::int64_t i = 0; i < bounds.count; ++i) {
@@ -325,7 +335,7 @@ std::int64_t length(Context& context, const Value& value) {
     case Value::Type::undefined:
       return 0;
     case Value::Type::text:
-      context.step(std::ssize(value.bytes()) / 64);
+      context.step_over(value.bytes().size());
       return static_cast<std::int64_t>(count_characters(value.bytes()));
     case Value::Type::list:
       return std::ssize(value.list->items);
@@ -430,11 +440,11 @@ bool apply_test(Context& context, std::string_view name, const Value& value,
   }
   if (is_parity) {
     const Value rest = binary(context, "%", value, of(std::int64_t{2}));
-    return equal(rest, of(std::int64_t{name == "odd" ? 1 : 0}));
+    return equal(context, rest, of(std::int64_t{name == "odd" ? 1 : 0}));
   }
   const Value& other = arguments.values[0];
   if (is_comparison) return compare(context, comparison->second, value, other);
-  if (name == "sameas") return value.type == other.type && equal(value, other);
+  if (name == "sameas") return value.type == other.type && equal(context, value, other);
   return !truth(binary(context, "%", value, other));
 }
 

@@ -85,8 +85,11 @@ Text stripped(const Text& text, Ends ends) {
   return strip_where(text, ends, [](std::string_view c) { return is_space(c); });
 }
 
-Text stripped(const Text& text, Ends ends, std::string_view characters) {
-  return strip_where(text, ends, [&](std::string_view c) { return holds(characters, c); });
+Text stripped(Context& context, const Text& text, Ends ends, std::string_view characters) {
+  return strip_where(text, ends, [&](std::string_view c) {
+    context.step_over(16 * (1 + characters.size()));
+    return holds(characters, c);
+  });
 }
 
 std::size_t leading_space(std::string_view bytes) {
@@ -109,41 +112,44 @@ std::size_t trailing_space(std::string_view bytes) {
   return all - bytes.size();
 }
 
-std::vector<Text> split(const Text& text, std::string_view separator, std::int64_t most) {
-  std::vector<Text> parts;
+std::vector<Value> split(Context& context, const Text& text, std::string_view separator,
+                         std::int64_t most) {
+  std::vector<Value> parts;
   std::size_t from = 0;
   while (most < 0 || std::ssize(parts) < most) {
-    const std::size_t at = text.bytes().find(separator, from);
-    if (at == std::string_view::npos) break;
-    parts.push_back(text.slice(from, at - from));
-    from = at + separator.size();
+    const std::size_t size = context.find(text.bytes().substr(from), separator);
+    if (size == std::string_view::npos) break;
+    parts.push_back(context.heap.text(text.slice(from, size)));
+    from += size + separator.size();
   }
-  parts.push_back(text.slice(from, text.size() - from));
+  parts.push_back(context.heap.text(text.slice(from, text.size() - from)));
   return parts;
 }
 
-std::vector<Text> split_right(const Text& text, std::string_view separator, std::int64_t most) {
-  std::vector<Text> parts;
+std::vector<Value> split_right(Context& context, const Text& text, std::string_view separator,
+                               std::int64_t most) {
+  std::vector<Value> parts;
   std::size_t end = text.size();
   while (most < 0 || std::ssize(parts) < most) {
-    const std::size_t at = text.bytes().substr(0, end).rfind(separator);
+    const std::size_t at = context.find_last(text.bytes().substr(0, end), separator);
     if (at == std::string_view::npos) break;
-    parts.push_back(text.slice(at + separator.size(), end - at - separator.size()));
+    const std::size_t from = at + separator.size();
+    parts.push_back(context.heap.text(text.slice(from, end - from)));
     end = at;
   }
-  parts.push_back(text.slice(0, end));
+  parts.push_back(context.heap.text(text.slice(0, end)));
   std::ranges::reverse(parts);
   return parts;
 }
 
-std::vector<Text> split_space(const Text& text, std::int64_t most) {
-  std::vector<Text> parts;
+std::vector<Value> split_space(Context& context, const Text& text, std::int64_t most) {
+  std::vector<Value> parts;
   const std::string_view bytes = text.bytes();
   std::size_t at = leading_space(bytes);
   while (at < bytes.size()) {
     if (most >= 0 && std::ssize(parts) == most) {
       const std::size_t end = bytes.size() - trailing_space(bytes.substr(at));
-      parts.push_back(text.slice(at, end - at));
+      parts.push_back(context.heap.text(text.slice(at, end - at)));
       break;
     }
     const std::size_t from = at;
@@ -152,17 +158,17 @@ std::vector<Text> split_space(const Text& text, std::int64_t most) {
       if (is_space(c)) break;
       at += c.size();
     }
-    parts.push_back(text.slice(from, at - from));
+    parts.push_back(context.heap.text(text.slice(from, at - from)));
     at += leading_space(bytes.substr(at));
   }
   return parts;
 }
 
-std::vector<Text> split_lines(const Text& text, bool keep_ends) {
+std::vector<Value> split_lines(Context& context, const Text& text, bool keep_ends) {
   constexpr std::array<std::string_view, 11> kEnds = {
       "\r\n", "\n",   "\r",       "\v",           "\f",          "\x1c",
       "\x1d", "\x1e", "\xc2\x85", "\xe2\x80\xa8", "\xe2\x80\xa9"};
-  std::vector<Text> lines;
+  std::vector<Value> lines;
   const std::string_view bytes = text.bytes();
   std::size_t from = 0, at = 0;
   while (at < bytes.size()) {
@@ -172,15 +178,19 @@ std::vector<Text> split_lines(const Text& text, bool keep_ends) {
       ++at;
       continue;
     }
-    lines.push_back(text.slice(from, at - from + (keep_ends ? end->size() : 0)));
+    const std::size_t until = keep_ends ? at + end->size() : at;
+    lines.push_back(context.heap.text(text.slice(from, until - from)));
     at += end->size();
     from = at;
   }
-  if (from < bytes.size()) lines.push_back(text.slice(from, bytes.size() - from));
+  if (from < bytes.size()) {
+    lines.push_back(context.heap.text(text.slice(from, bytes.size() - from)));
+  }
   return lines;
 }
 
-Text replaced(const Text& text, const Text& from, const Text& to, std::int64_t most) {
+Text replaced(Context& context, const Text& text, const Text& from, const Text& to,
+              std::int64_t most) {
   Text out;
   std::size_t done = 0;
   if (from.empty()) {  // inserted between all characters, as in Python
@@ -189,27 +199,29 @@ Text replaced(const Text& text, const Text& from, const Text& to, std::int64_t m
       done = start;
       if (most != 0) out.append(to);
       if (most > 0) --most;
+      context.check_size(out.size());
     }
     return out;
   }
   for (; most != 0; --most) {
-    const std::size_t at = text.bytes().find(from.bytes(), done);
-    if (at == std::string_view::npos) break;
-    out.append(text.slice(done, at - done));
+    const std::size_t size = context.find(text.bytes().substr(done), from.bytes());
+    if (size == std::string_view::npos) break;
+    out.append(text.slice(done, size));
     out.append(to);
-    done = at + from.size();
+    done += size + from.size();
+    context.check_size(out.size());
   }
   out.append(text.slice(done, text.size() - done));
   out.safe = text.safe;
   return out;
 }
 
-Text escaped(const Text& text) {
+Text escaped(Context& context, const Text& text) {
   Text out = text;
   for (const auto& [from, to] :
        {std::pair("&", "&amp;"), std::pair(">", "&gt;"), std::pair("<", "&lt;"),
         std::pair("'", "&#39;"), std::pair("\"", "&#34;")}) {
-    out = replaced(out, Text::foreign(from), Text::foreign(to), -1);
+    out = replaced(context, out, Text::foreign(from), Text::foreign(to), -1);
   }
   out.safe = true;
   return out;
@@ -234,8 +246,54 @@ namespace {
 
 constexpr std::size_t kMaxBytes = std::size_t{512} << 20;
 
-bool equal_at(const Value& a, const Value& b, int depth) {
-  if (depth > kMaxValueDepth) fail("chat template: a value nested deeper than ", kMaxValueDepth);
+}  // namespace
+
+std::size_t Context::common(std::string_view a, std::string_view b) {
+  constexpr std::size_t kBlock = 64;
+  const std::size_t most = std::min(a.size(), b.size());
+  std::size_t size = 0;
+  while (most - size >= kBlock && a.substr(size, kBlock) == b.substr(size, kBlock)) size += kBlock;
+  while (size < most && a[size] == b[size]) ++size;
+  step_over(8 + size);
+  return size;
+}
+
+bool Context::same(std::string_view a, std::string_view b) {
+  if (a.size() == b.size()) return common(a, b) == a.size();
+  step_over(8);
+  return false;
+}
+
+std::size_t Context::find(std::string_view text, std::string_view wanted) {
+  if (wanted.empty()) return 0;
+  std::size_t from = 0;
+  while (wanted.size() <= text.size() - from) {
+    const std::size_t at = text.find(wanted[0], from);
+    step_over(std::min(at, text.size()) - from);
+    if (at == std::string_view::npos) break;
+    if (common(wanted, text.substr(at)) == wanted.size()) return at;
+    from = at + 1;
+  }
+  return std::string_view::npos;
+}
+
+std::size_t Context::find_last(std::string_view text, std::string_view wanted) {
+  if (wanted.empty()) return text.size();
+  while (wanted.size() <= text.size()) {
+    const std::string_view places = text.substr(0, text.size() - wanted.size() + 1);
+    const std::size_t at = places.rfind(wanted[0]);
+    step_over(places.size() - (at == std::string_view::npos ? 0 : at));
+    if (at == std::string_view::npos) break;
+    if (common(wanted, text.substr(at)) == wanted.size()) return at;
+    text.remove_suffix(places.size() - at);
+  }
+  return std::string_view::npos;
+}
+
+bool equal(Context& context, const Value& a, const Value& b, int depth) {
+  context.check_depth(depth);
+  if (a.is_text() && b.is_text()) return context.same(a.bytes(), b.bytes());
+  context.step_over(8);
   if (a.is_number() && b.is_number()) {
     return a.is_whole() && b.is_whole() ? a.whole() == b.whole() : a.number() == b.number();
   }
@@ -244,18 +302,16 @@ bool equal_at(const Value& a, const Value& b, int depth) {
     case Value::Type::undefined:
     case Value::Type::none:
       return true;
-    case Value::Type::text:
-      return a.bytes() == b.bytes();
     case Value::Type::list:
       return a.list->is_tuple == b.list->is_tuple &&
              std::ranges::equal(a.list->items, b.list->items, [&](const Value& x, const Value& y) {
-               return equal_at(x, y, depth + 1);
+               return equal(context, x, y, depth + 1);
              });
     case Value::Type::dict:
       return a.dict->items.size() == b.dict->items.size() &&
              std::ranges::all_of(a.dict->items, [&](const auto& entry) {
-               const Value* other = b.dict->find(entry.first);
-               return other != nullptr && equal_at(entry.second, *other, depth + 1);
+               const Value* other = b.dict->find(context, entry.first);
+               return other != nullptr && equal(context, entry.second, *other, depth + 1);
              });
     case Value::Type::function:
       return a.function == b.function;
@@ -264,18 +320,16 @@ bool equal_at(const Value& a, const Value& b, int depth) {
   }
 }
 
-}  // namespace
-
-const Value* Dict::find(std::string_view key) const {
+const Value* Dict::find(Context& context, std::string_view key) const {
   const auto found = std::ranges::find_if(items, [&](const auto& entry) {
-    return entry.first.is_text() && entry.first.bytes() == key;
+    return entry.first.is_text() && context.same(entry.first.bytes(), key);
   });
   return found == items.end() ? nullptr : &found->second;
 }
 
-const Value* Dict::find(const Value& key) const {
-  const auto found =
-      std::ranges::find_if(items, [&](const auto& entry) { return equal(entry.first, key); });
+const Value* Dict::find(Context& context, const Value& key) const {
+  const auto found = std::ranges::find_if(
+      items, [&](const auto& entry) { return equal(context, entry.first, key); });
   return found == items.end() ? nullptr : &found->second;
 }
 
@@ -349,8 +403,6 @@ bool truth(const Value& value) {
   }
 }
 
-bool equal(const Value& a, const Value& b) { return equal_at(a, b, 0); }
-
 std::string_view type_name(const Value& value) {
   constexpr std::string_view kNames[] = {
       "undefined", "none",        "a boolean", "an integer", "a number", "a text", "a list",
@@ -420,6 +472,7 @@ void append_repr(Context& context, std::string& out, const Value& value, int dep
   context.check_depth(depth);
   context.step();
   if (value.is_text()) {
+    context.step_over(16 * value.bytes().size());
     out += value.text->safe ? "Markup(" + text_repr(value.bytes()) + ")" : text_repr(value.bytes());
   } else if (value.is_list()) {
     const bool tuple = value.list->is_tuple;
@@ -459,6 +512,7 @@ class JsonText {
     context_.check_depth(depth);
     context_.step();
     if (value.is_text()) {
+      context_.step_over(value.bytes().size());
       add_text(value.bytes());
     } else if (value.is_list()) {
       out_ += '[';
@@ -495,14 +549,14 @@ class JsonText {
       } else {
         context_.wrong("tojson of a dict with ", type_name(entry.first), " for a key");
       }
-      out_ += style_.colon;
+      add_mark(style_.colon);
       add(entry.second, depth + 1);
     }
     close('}', items.empty(), depth);
   }
 
   void begin(bool more, int depth) {
-    if (more) out_ += style_.comma;
+    if (more) add_mark(style_.comma);
     if (style_.indent) new_line(depth);
   }
   void close(char bracket, bool is_empty, int depth) {
@@ -511,7 +565,11 @@ class JsonText {
   }
   void new_line(int depth) {
     out_ += '\n';
-    for (int i = 0; i < depth; ++i) out_ += *style_.indent;
+    for (int i = 0; i < depth; ++i) add_mark(*style_.indent);
+  }
+  void add_mark(std::string_view mark) {
+    out_ += mark;
+    context_.check_size(out_.size());
   }
 
   void add_plain(const Value& value) {

@@ -11,6 +11,9 @@
 
 namespace leq::jinja {
 
+struct Context;
+struct Value;
+
 // A text that records for each byte whether the template or the conversation wrote it: only bytes
 // of the template may form special tokens. Slices and concatenations keep the origin; texts that
 // are computed from others (upper case, JSON) belong to the conversation.
@@ -44,19 +47,23 @@ class Text {
 enum class Ends : std::uint8_t { both, left, right };
 // Strips white space (all of Unicode's, as in Python), or the given characters, from the ends.
 Text stripped(const Text& text, Ends ends);
-Text stripped(const Text& text, Ends ends, std::string_view characters);
+Text stripped(Context& context, const Text& text, Ends ends, std::string_view characters);
 // The number of bytes of white space at the beginning of a text.
 std::size_t leading_space(std::string_view bytes);
 std::size_t trailing_space(std::string_view bytes);
 
-// Splits at most `most` times, from the left; unlimited if negative. `from` must not be empty.
-std::vector<Text> split(const Text& text, std::string_view separator, std::int64_t most);
-std::vector<Text> split_right(const Text& text, std::string_view separator, std::int64_t most);
+// Splits at most `most` times, from the left; unlimited if negative. The separator must not be
+// empty. The pieces are texts of the context's heap, so that its limit holds for them.
+std::vector<Value> split(Context& context, const Text& text, std::string_view separator,
+                         std::int64_t most);
+std::vector<Value> split_right(Context& context, const Text& text, std::string_view separator,
+                               std::int64_t most);
 // Splits at white space, without empty pieces.
-std::vector<Text> split_space(const Text& text, std::int64_t most);
-std::vector<Text> split_lines(const Text& text, bool keep_ends);
-Text replaced(const Text& text, const Text& from, const Text& to, std::int64_t most);
-Text escaped(const Text& text);  // for HTML
+std::vector<Value> split_space(Context& context, const Text& text, std::int64_t most);
+std::vector<Value> split_lines(Context& context, const Text& text, bool keep_ends);
+Text replaced(Context& context, const Text& text, const Text& from, const Text& to,
+              std::int64_t most);
+Text escaped(Context& context, const Text& text);  // for HTML
 
 // Counts code points; an invalid UTF-8 byte counts as one character.
 std::size_t count_characters(std::string_view bytes);
@@ -65,7 +72,6 @@ std::vector<std::size_t> character_starts(std::string_view bytes);  // and the e
 // Values of a template's expressions, as in Python. Texts, lists and dicts are immutable,
 // namespaces are not. All values belong to the Heap of one rendering, so that a Value is cheap to
 // copy and nothing is destroyed recursively.
-struct Value;
 struct Macro;
 struct Loop;
 struct BoundMethod;
@@ -77,8 +83,8 @@ struct List {
 
 struct Dict {
   std::vector<std::pair<Value, Value>> items;  // in insertion order
-  const Value* find(std::string_view key) const;
-  const Value* find(const Value& key) const;
+  const Value* find(Context& context, std::string_view key) const;
+  const Value* find(Context& context, const Value& key) const;
 };
 
 struct Namespace {
@@ -176,7 +182,7 @@ class Heap {
 
 // Python's bool(), ==, and type name of a value.
 bool truth(const Value& value);
-bool equal(const Value& a, const Value& b);
+bool equal(Context& context, const Value& a, const Value& b, int depth = 0);
 std::string_view type_name(const Value& value);
 
 }  // namespace leq::jinja
