@@ -454,7 +454,7 @@ TEST(Responses, AllowEachOfALimitedNumberOfToolsOnce) {
            {"tool_choice",
             {{"type", "allowed_tools"},
              {"allowed_tools", Json::object({{"tools", Json::Array(257, function)}})}}}});
-  EXPECT_EQ(answer.status, 400);
+  ASSERT_EQ(answer.status, 400);
   EXPECT_EQ(answer.json["error"]["message"].text(), "tool_choice: at most 256 tools");
 }
 
@@ -498,7 +498,7 @@ TEST(OllamaChats, ResultsAnswerTheCallsOfTheirNames) {
                        result("z"), result("a")})),
       (std::vector<std::string>{"c00000001", "c00000002", "c00000003", "c00000004", "c00000000"}));
   // Many calls of one message are no more work than many messages of one call.
-  constexpr std::size_t kMany = 20'000;
+  constexpr std::size_t kMany = 40'000;
   Json one = Json::array({calls(std::vector<std::string>(kMany, "a"))}), pairs = Json::array();
   for (std::size_t i = 0; i < kMany; ++i) {
     one.push_back(result("z"));
@@ -507,7 +507,7 @@ TEST(OllamaChats, ResultsAnswerTheCallsOfTheirNames) {
   }
   const double few = processor_seconds([&] { (void)ids(pairs); }),
                all = processor_seconds([&] { (void)ids(one); });
-  EXPECT_LT(all, 20 * few);
+  EXPECT_LT(all, 5 * few);
 }
 
 // A setting applies in every API, also under the names of other servers.

@@ -87,8 +87,7 @@ class FolderServer {
         at_unload();
       };
       const std::shared_ptr<RunningModel> running(new RunningModel(path, mode), end);
-      RunnableModel runnable = {running, &running->model, &running->session, options};
-      return runnable;
+      return RunnableModel{running, &running->model, &running->session, options};
     };
     loader.settings = [options](const std::string& name, const Model&) {
       return with_settings(name, options);
@@ -439,11 +438,17 @@ constexpr const char* kLongStream =
     R"({"model": "int8", "prompt": "Once", "ignore_eos": true, "max_tokens": 900, "stream": true,)"
     R"( "seed": 5, "temperature": 0.9})";
 
-TEST(ModelsOfAFolder, ARunningReplyKeepsItsModel) {
-  FolderServer models(1);
+// A client to whom int8 writes a reply.
+RawClient long_stream(const FolderServer& models) {
   RawClient stream(models.server->port());
   stream.send(plain_request("POST", "/v1/completions", kLongStream));
   stream.read_until("data: ");
+  return stream;
+}
+
+TEST(ModelsOfAFolder, ARunningReplyKeepsItsModel) {
+  FolderServer models(1);
+  RawClient stream = long_stream(models);
   std::pair<int, Json> other;
   std::thread waits([&] { other = models.complete("int4", 4); });
   const std::string reply = stream.read_all(60);
@@ -472,9 +477,7 @@ TEST(ModelsOfAFolder, ABusyModelDoesNotKeepOthersOutForEver) {
 
 TEST(ModelsOfAFolder, WhoGoesAwayWhileItWaitsLoadsNothing) {
   FolderServer models(1);
-  RawClient stream(models.server->port());
-  stream.send(plain_request("POST", "/v1/completions", kLongStream));
-  stream.read_until("data: ");
+  RawClient stream = long_stream(models);
   {
     RawClient gone(models.server->port());
     gone.send(plain_request("POST", "/v1/completions", R"({"model": "int4", "prompt": "x"})"));
@@ -568,9 +571,7 @@ TEST(ModelsOfAFolder, AnIdleModelSleepsUntilItsNextRequest) {
   });
   const std::string expected = text_of(models.complete("int8"));
   for (const char* name : {"int4", "f16"}) (void)models.complete(name, 2);
-  RawClient stream(models.server->port());
-  stream.send(plain_request("POST", "/v1/completions", kLongStream));
-  stream.read_until("data: ");
+  RawClient stream = long_stream(models);
   EXPECT_EQ(models.states()["int8"], "loaded");
   EXPECT_NE(stream.read_all(60).find("data: [DONE]"), std::string::npos);
   const int loads = models.loads_of("int8");  // nothing was unloaded while its reply ran
@@ -604,22 +605,24 @@ TEST(ModelsOfAFolder, RequestsLoadAndUnload) {
 // While both wait for the only place, the one that will take it for ever has none yet.
 TEST(ModelsOfAFolder, ALoadBehindAPinnedModelsEndsWhenThatIsLoaded) {
   FolderServer models(1, "", 64, [](PoolOptions& pool) { pool.pinned = {"int4"}; });
-  RawClient stream(models.server->port());
-  stream.send(plain_request("POST", "/v1/completions", kLongStream));
-  stream.read_until("data: ");
-  std::pair<int, Json> pinned, other;
-  const auto wait_for = [&](const std::string& name, std::pair<int, Json>& answer) {
-    std::thread waits([&models, &answer, name] { answer = models.complete(name, 2); });
-    while (models.states()[name] != "loading") std::this_thread::yield();
-    return waits;
-  };
-  std::thread first = wait_for("int4", pinned), second = wait_for("f16", other);
+  RawClient stream = long_stream(models);
+  constexpr std::array kNames = {"int4", "f16"};
+  std::array<std::string, 2> errors = {"none", "none"};
+  std::array<std::atomic<int>, 2> looks = {};  // of loads that wait, whether they are wanted
+  std::vector<std::thread> clients;
+  for (std::size_t i = 0; i < 2; ++i) {
+    clients.emplace_back([&, i] {
+      try {
+        (void)models.server->models().lease(kNames[i], [&, i] { return ++looks[i] < 200; });
+      } catch (const ApiError& error) {
+        errors[i] = error.code();
+      }
+    });
+    while (looks[i] == 0) std::this_thread::yield();
+  }
   stream.close();
-  for (std::thread* one : {&first, &second}) one->join();
-  EXPECT_EQ(pinned.first, 200) << pinned.second.dump();
-  EXPECT_EQ(other.first, 500);
-  EXPECT_EQ(other.second["error"]["code"].text(), "model_too_large");
-  EXPECT_EQ(models.complete("int4", 2).first, 200);
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(errors, (std::array<std::string, 2>{"none", "model_too_large"}));
 }
 
 TEST(ModelsOfAFolder, KeepAliveOfOllamasClients) {
@@ -657,11 +660,10 @@ TEST(ModelsOfAFolder, KeepAliveOfARequestDuringAnUnload) {
     if (unloading.exchange(true)) return;
     while (!waiting) std::this_thread::yield();
   };
-  const std::string body =
-      R"({"model":"int8","stream":false,"prompt":"x","options":{"num_predict":2},"keep_alive":0})";
-  EXPECT_EQ(models.post("/api/generate", body).first, 200);
+  const std::string body = R"({"model":"int8","input":"x","keep_alive":0})";
+  EXPECT_EQ(models.post("/api/embed", body).first, 200);
   while (!unloading) std::this_thread::yield();
-  EXPECT_EQ(models.post("/api/generate", body).first, 200);
+  EXPECT_EQ(models.post("/api/embed", body).first, 200);
   await(models, "int8", "sleeping");
   EXPECT_EQ(models.loads_of("int8"), 2);
 }
@@ -703,9 +705,7 @@ TEST(ModelsOfAFolder, AModelLargerThanAllMemoryIsRefused) {
 
 TEST(ModelsOfAFolder, TooManyThatWaitAreTold) {
   FolderServer models(1, "", 1);  // limit of 4 requests for all models together
-  RawClient stream(models.server->port());
-  stream.send(plain_request("POST", "/v1/completions", kLongStream));
-  stream.read_until("data: ");
+  RawClient stream = long_stream(models);
   std::vector<RawClient> waiting;
   for (int i = 0; i < 5; ++i) {
     waiting.emplace_back(models.server->port());

@@ -548,10 +548,10 @@ TEST(Server, RefusesWhatTheQueueDoesNotHold) {
   // What never fits need not be tried again.
   body["n"] = 3;
   const auto choices = served.post("/v1/chat/completions", body);
-  EXPECT_EQ(choices.status, 400);
+  ASSERT_EQ(choices.status, 400);
   EXPECT_EQ(choices.json["error"]["param"].text(), "n");
   const auto prompts = served.post("/v1/completions", R"({"prompt":["a","b","c"]})");
-  EXPECT_EQ(prompts.status, 400);
+  ASSERT_EQ(prompts.status, 400);
   EXPECT_EQ(prompts.json["error"]["param"].text(), "prompt");
 }
 
@@ -564,7 +564,7 @@ TEST(Server, RefusesRequestsOfAnyKindBeyondItsQueue) {
   std::vector<ModelPool::Lease> held;
   for (int i = 0; i < 2; ++i) held.push_back(lease());
   const auto refused = served.post("/v1/embeddings", R"({"input":"x"})");
-  EXPECT_EQ(refused.status, 503);
+  ASSERT_EQ(refused.status, 503) << refused.body;
   EXPECT_EQ(refused.json["error"]["code"].text(), "queue_full");
   EXPECT_EQ(served.get("/health").status, 200);
   EXPECT_EQ(metric(served.get("/metrics").body, "requests_refused_total"), 1);
