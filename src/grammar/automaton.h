@@ -24,7 +24,8 @@ class GrammarAutomaton {
   using Stack = std::int32_t;
   static constexpr State kDead = -1;
 
-  explicit GrammarAutomaton(std::shared_ptr<const Grammar> grammar);
+  explicit GrammarAutomaton(std::shared_ptr<const Grammar> grammar,
+                            const GrammarLimits& limits = {});
 
   State start() const { return start_; }
   // Throws Error if the number of stacks or states exceeds its limit.
@@ -41,6 +42,10 @@ class GrammarAutomaton {
   bool can_read(State state) const { return !info(state).tops.empty(); }
 
   std::size_t bytes() const;  // of memory, about
+  // Whether more than half of a limit is used.
+  bool is_crowded() const {
+    return stacks_.size() > limits_.stacks / 2 || kept_ > limits_.kept / 2;
+  }
 
   // The stacks whose top place can read a byte, sorted by id.
   const std::vector<Stack>& tops(State state) const { return info(state).tops; }
@@ -72,8 +77,7 @@ class GrammarAutomaton {
   State close();
   State state_of(Info info);
   bool only_ends(std::int32_t place) const {
-    return static_cast<std::size_t>(place) < only_ends_.size() &&
-           only_ends_[static_cast<std::size_t>(place)];
+    return static_cast<std::size_t>(place) < grammar_->places() && grammar_->ends(place);
   }
   // The place of a set in which some members are still to come. Such places are made when they are
   // reached, because a set has as many as it has subsets.
@@ -96,9 +100,9 @@ class GrammarAutomaton {
   Grammar::Place place_at(std::int32_t place);
 
   std::shared_ptr<const Grammar> grammar_;
+  GrammarLimits limits_;
   std::map<SetPlace, std::int32_t> set_ids_;
   std::deque<MadePlace> made_places_;  // their indices follow those of the grammar's places
-  std::vector<bool> only_ends_;        // by place: only the end of its rule can follow
   std::array<std::uint16_t, 256> class_of_ = {};
   std::size_t classes_ = 0;
   std::vector<StackNode> stacks_;

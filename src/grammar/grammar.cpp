@@ -99,7 +99,89 @@ bool Grammar::drop_dead_ends() {
   keep(skips_, &Firsts::skips, leads);
   keep(edges_, &Firsts::edges, edge_leads);
   keep(calls_, &Firsts::calls, call_leads);
+  shorten_skips();
   return leads(start_of(root_));
+}
+
+// A place from which only one skip leads on is the place that this skip leads to, and a call of a
+// rule that is only empty is a skip. Without this a state would walk through every such place
+// again.
+void Grammar::shorten_skips() {
+  enum class Mark : std::uint8_t { fresh, open, done };
+  std::vector<Mark> marks(places(), Mark::fresh);
+  std::vector<std::int32_t> targets(places());  // a place itself, or where its only skip leads
+  std::iota(targets.begin(), targets.end(), 0);
+  const auto target = [&](std::int32_t p) {
+    while (true) {
+      std::int32_t& to = targets[static_cast<std::size_t>(p)];
+      if (to == p) return p;
+      to = targets[static_cast<std::size_t>(to)];
+      p = to;
+    }
+  };
+  const auto is_empty = [&](const Call& call) { return ends(target(start_of(call.rule))); };
+  // Calls `skip` with where the place's skips lead, and `call` with its other calls.
+  const auto lead_on = [&](std::int32_t p, const auto& skip, const auto& call) {
+    for (const std::int32_t to : place(p).skips) skip(target(to));
+    for (const Call& one : place(p).calls) {
+      if (is_empty(one)) {
+        skip(target(one.back));
+      } else {
+        call(Call{one.rule, target(one.back)});
+      }
+    }
+  };
+  // Depth first with an explicit stack, so that the places after a place are shortened before it.
+  std::vector<std::int32_t> open;
+  for (std::int32_t root = 0; root < static_cast<std::int32_t>(places()); ++root) {
+    open.push_back(root);
+    while (!open.empty()) {
+      const std::int32_t p = open.back();
+      Mark& mark = marks[static_cast<std::size_t>(p)];
+      const Place here = place(p);
+      if (mark == Mark::fresh) {
+        mark = Mark::open;
+        const auto visit = [&](std::int32_t to) {
+          if (marks[static_cast<std::size_t>(to)] == Mark::fresh) open.push_back(to);
+        };
+        for (const std::int32_t to : here.skips) visit(to);
+        for (const Call& call : here.calls) {
+          visit(call.back);
+          visit(start_of(call.rule));
+        }
+        continue;
+      }
+      open.pop_back();
+      if (std::exchange(mark, Mark::done) == Mark::done) continue;
+      bool is_only_skip = here.edges.empty() && !here.ends && here.set < 0;
+      std::int32_t only = p;
+      const auto skip = [&](std::int32_t to) {
+        is_only_skip = is_only_skip && (to == p || only == p || to == only);
+        if (to != p) only = to;
+      };
+      lead_on(p, skip, [&](const Call&) { is_only_skip = false; });
+      if (is_only_skip) targets[static_cast<std::size_t>(p)] = only;
+    }
+  }
+  std::vector<std::int32_t> skips, last(places(), -1);  // last: the place that led there last
+  std::vector<Call> calls;
+  for (std::int32_t p = 0; p < static_cast<std::int32_t>(places()); ++p) {
+    const auto first_skip = static_cast<std::uint32_t>(skips.size());
+    const auto first_call = static_cast<std::uint32_t>(calls.size());
+    const auto skip = [&](std::int32_t to) {
+      if (to != p && std::exchange(last[static_cast<std::size_t>(to)], p) != p) skips.push_back(to);
+    };
+    lead_on(p, skip, [&](const Call& call) { calls.push_back(call); });
+    places_[static_cast<std::size_t>(p)].skips = first_skip;
+    places_[static_cast<std::size_t>(p)].calls = first_call;
+  }
+  places_.back().skips = static_cast<std::uint32_t>(skips.size());
+  places_.back().calls = static_cast<std::uint32_t>(calls.size());
+  skips_ = std::move(skips);
+  calls_ = std::move(calls);
+  for (Edge& edge : edges_) edge.to = target(edge.to);
+  for (Set& set : sets_) set.end = target(set.end);
+  for (std::int32_t& start : starts_) start = target(start);
 }
 
 std::vector<CharRange> inverted(std::vector<CharRange> ranges) {
@@ -226,7 +308,8 @@ std::shared_ptr<const Grammar> GrammarBuilder::finish(std::int32_t root) {
   grammar->starts_ = std::move(starts_);
   grammar->root_ = root;
   refuse_left_recursion(*grammar);
-  require(grammar->drop_dead_ends(), source_, ": no text fits");
+  require(grammar->drop_dead_ends(), source_, ": ",
+          why_never_.empty() ? "no text fits" : why_never_);
   return grammar;
 }
 
@@ -423,42 +506,33 @@ void GrammarBuilder::emit_range(CharRange range, std::int32_t from, std::int32_t
 // Refuses a rule that can begin with itself, which would be called endlessly. Calls of rules that
 // may be empty are followed by what comes after them.
 void GrammarBuilder::refuse_left_recursion(const Grammar& grammar) {
-  std::vector<bool> empty(rules_.size(), false);
+  struct Visit {
+    std::size_t rule;
+    std::int32_t place;  // one of the rule's own
+  };
+  std::vector<bool> empty(rules_.size(), false), seen(grammar.places(), false);
   std::vector<std::vector<std::int32_t>> begins(rules_.size());  // rules that a rule begins with
-  std::vector<std::vector<std::size_t>> waiting(rules_.size());  // to revisit if it may be empty
-  std::vector<std::size_t> seen(grammar.places(), 0);
-  std::size_t turn = 0;
-  std::vector<std::size_t> work(rules_.size());
-  std::iota(work.begin(), work.end(), 0);
+  std::vector<std::vector<Visit>> waiting(rules_.size());        // to visit if it may be empty
+  std::vector<Visit> work;
+  for (std::size_t r = 0; r < rules_.size(); ++r) work.push_back({r, grammar.starts_[r]});
   while (!work.empty()) {
-    const std::size_t r = work.back();
+    const auto [r, p] = work.back();
     work.pop_back();
-    ++turn;
-    begins[r].clear();
-    bool may_be_empty = false;
-    std::vector<std::int32_t> open = {grammar.starts_[r]};
-    while (!open.empty()) {
-      const std::int32_t p = open.back();
-      open.pop_back();
-      if (std::exchange(seen[static_cast<std::size_t>(p)], turn) == turn) continue;
-      count_step();
-      const Grammar::Place here = grammar.place(p);
-      may_be_empty = may_be_empty || here.ends;
-      open.insert(open.end(), here.skips.begin(), here.skips.end());
-      for (const auto& call : here.calls) {
-        const auto called = static_cast<std::size_t>(call.rule);
-        begins[r].push_back(call.rule);
-        if (empty[called]) {
-          open.push_back(call.back);
-        } else {
-          waiting[called].push_back(r);
-        }
-      }
+    const auto at = static_cast<std::size_t>(p);
+    if (seen[at]) continue;
+    seen[at] = true;
+    count_step();
+    const Grammar::Place here = grammar.place(p);
+    for (const std::int32_t to : here.skips) work.push_back({r, to});
+    for (const auto& call : here.calls) {
+      const auto called = static_cast<std::size_t>(call.rule);
+      begins[r].push_back(call.rule);
+      (empty[called] ? work : waiting[called]).push_back({r, call.back});
     }
-    if (!may_be_empty || empty[r]) continue;
+    if (!here.ends || empty[r]) continue;
     empty[r] = true;
-    const std::vector<std::size_t> again = std::exchange(waiting[r], {});
-    work.insert(work.end(), again.begin(), again.end());
+    const std::vector<Visit> more = std::exchange(waiting[r], {});
+    work.insert(work.end(), more.begin(), more.end());
   }
   refuse_rings(begins);
 }

@@ -26,6 +26,12 @@ using SchemaNotes = std::vector<std::string>;
 // be empty.
 using GrammarStop = std::function<bool()>;
 
+// How much a grammar's automaton may store, in all states together.
+struct GrammarLimits {
+  std::size_t stacks = 4'000'000;
+  std::size_t kept = 20'000'000;  // tops and transitions
+};
+
 class Grammar {
  public:
   // An edge: any byte from `first` to `last` leads to place `to`.
@@ -42,7 +48,7 @@ class Grammar {
     std::span<const Edge> edges;
     std::span<const Call> calls;
     std::span<const std::int32_t> skips;  // places reached without reading a byte
-    bool ends = false;
+    bool ends = false;                    // then nothing leads on
     std::int32_t set = -1;  // index in sets(): the set begins here; its static edges do not count
   };
   // Members in any order, each at most once, and any number of others.
@@ -83,6 +89,8 @@ class Grammar {
 
   std::size_t places() const { return places_.size() - 1; }
   Place place(std::int32_t index) const;
+  // Whether a rule ends at this place. Nothing leads on from such a place.
+  bool ends(std::int32_t place) const { return places_[static_cast<std::size_t>(place)].ends; }
   const std::vector<Set>& sets() const { return sets_; }
   std::int32_t start_of(std::int32_t rule) const { return starts_[static_cast<std::size_t>(rule)]; }
   std::int32_t root() const { return root_; }  // index of the start rule
@@ -111,6 +119,7 @@ class Grammar {
   // Removes all edges, calls and skips from which no end can be reached, so that every allowed
   // prefix can be continued to a complete text. Returns false if then no text is left.
   bool drop_dead_ends();
+  void shorten_skips();
   template <class Item, class Keeps>
   void keep(std::vector<Item>& items, std::uint32_t Firsts::*first, const Keeps& keeps);
 
@@ -173,6 +182,11 @@ class GrammarBuilder {
   // `members`: its `end` is ignored. No member is an empty text.
   Expr set(Grammar::Set members);
   Expr nothing() { return sequence({}); }
+  // No text at all. If this leaves the grammar without texts, the error gives the first reason.
+  Expr never(std::string why) {
+    if (why_never_.empty()) why_never_ = std::move(why);
+    return choice({});
+  }
 
   // The rule of this name, created if it is new; it must be defined exactly once before finish().
   std::int32_t rule(std::string_view name);
@@ -249,7 +263,7 @@ class GrammarBuilder {
   // `begins`: for each rule, the rules that it may begin with.
   void refuse_rings(const std::vector<std::vector<std::int32_t>>& begins);
 
-  std::string source_;
+  std::string source_, why_never_ = {};
   std::vector<Node> nodes_;
   std::vector<Rule> rules_;
   std::map<std::string, std::int32_t, std::less<>> names_;

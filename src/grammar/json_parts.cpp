@@ -371,6 +371,16 @@ Expr JsonParts::value() {
   });
 }
 
+Expr JsonParts::of_type(std::string_view type) {
+  if (type == "null") return null();
+  if (type == "boolean") return boolean();
+  if (type == "string") return string();
+  if (type == "integer") return integer();
+  if (type == "number") return number();
+  if (type == "array") return array();
+  return type == "object" ? object() : value();
+}
+
 Expr JsonParts::object() {
   return rule("json object", [&](GrammarBuilder& b) {
     const Expr member = b.sequence({string(), b.text(":"), space(), value()});

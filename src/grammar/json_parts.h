@@ -26,7 +26,8 @@ class JsonParts {
   Expr character();  // one character of a string, which may be escaped
   Expr string();     // any string, with its quotes
   Expr value();      // any value
-  Expr object();     // any object
+  Expr of_type(std::string_view type);  // any value of this type; of a name that is no type: any
+  Expr object();                        // any object
   Expr array();
   // An array that begins with elements `first` and continues with `rest`, if there is any.
   Expr list(const std::vector<Expr>& first, std::optional<Expr> rest, std::int64_t least,

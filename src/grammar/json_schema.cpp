@@ -70,10 +70,10 @@ class SchemaReader {
   };
   // The names that a schema's properties may have.
   struct Names {
-    SchemaTexts::Language strings = {};
+    SchemaTexts::Language strings = {};  // null: there are none
     std::unique_ptr<GrammarAutomaton> automaton = {};
     std::vector<std::string> constants = {};  // as JSON, if there are no others
-    bool is_few = false;                      // constants, and not many
+    bool is_few = false;                      // constants, and not many; or none
   };
   // Thrown for a valid schema that a grammar cannot express.
   struct Unsupported {
@@ -97,6 +97,8 @@ class SchemaReader {
     SchemaReader& reader_;
     std::size_t length_;
   };
+
+  Expr never(const std::string& why) { return builder_.never(place_ + ": " + why); }
 
   // Throws Error: the schema is invalid.
   template <class... Parts>
@@ -164,20 +166,8 @@ class SchemaReader {
     } catch (const Unsupported& refused) {
       place_ = place;
       note(refused.what + "; only the type is enforced");
-      return loose_value(schema);
+      return parts_.of_type(named_type(schema, root_));
     }
-  }
-
-  // A value that is checked only for its type, if the schema names one.
-  Expr loose_value(JsonNode schema) {
-    const JsonNode type = schema.find("type");
-    const std::string_view name =
-        type ? (type.is_string() ? std::string_view(type.text()) : "") : implied_type(schema);
-    if (name == "object") return parts_.object();
-    if (name == "array") return parts_.array();
-    if (name == "string") return parts_.string();
-    if (name == "integer") return parts_.integer();
-    return name == "number" ? parts_.number() : parts_.value();
   }
 
   Expr exact_value(JsonNode schema) {
@@ -193,7 +183,9 @@ class SchemaReader {
       const bool beside = notes_ != nullptr && !has_only(schema, {keyword});
       if (schema.find(keyword) && !beside) return alternatives(schema, keyword);
     }
-    if (schema.find("allOf")) return all_of(schema);
+    if (const JsonNode list = schema.find("allOf"); list && !restricts_nothing(schema, list)) {
+      return all_of(schema);
+    }
     const JsonNode type = schema.find("type");
     if (type.is_array()) {  // each type is built from the keywords that apply to it
       std::vector<Expr> ways;
@@ -221,12 +213,9 @@ class SchemaReader {
     if (type != "string" && refuses_some(schema.find("not"), type)) {
       note_ignored("the keyword 'not'");
     }
-    if (type.empty()) return parts_.value();
-    if (type == "null") return parts_.null();
-    if (type == "boolean") return parts_.boolean();
+    if (type.empty() || type == "null" || type == "boolean") return parts_.of_type(type);
     if (type == "string") return string(schema);
-    if (type == "integer") return integer(schema);
-    if (type == "number") return number(schema);
+    if (type == "integer" || type == "number") return number(schema, type == "integer");
     if (type == "array") return array(schema);
     if (type == "object") return object(schema);
     wrong("there is no type '", printable(type), "'");
@@ -339,40 +328,42 @@ class SchemaReader {
     return schema;
   }
 
-  // An object that has the properties of all subschemas of allOf.
+  // The value of the only subschema of allOf that restricts it, or an object that has the
+  // properties of all of them and of the schema itself.
   Expr all_of(JsonNode schema) {
     const JsonNode list = schema.find("allOf");
     if (!list.is_array() || list.size() == 0) wrong("expected 'allOf' to be a list");
-    bool only = list.size() == 1;
-    for (const JsonNode k : schema) {
-      only = only && (k.key() == "allOf" || is_note(k.key()));
+    const bool own = schema.find("type") || !has_only(schema, {"allOf"});
+    std::vector<std::size_t> parts;
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      if (is_flag(list[i], false)) return value(list[i]);
+      if (!allows_all(list[i])) parts.push_back(i);
     }
     const Step step(*this, "allOf");
-    if (only) {
-      const Step first(*this, "0");
-      return value(list.first());
+    if (parts.size() == 1 && !own) {
+      const Step only(*this, std::to_string(parts[0]));
+      return value(list[parts[0]]);
     }
     Properties all;
-    bool closed = false;
+    if (own) take_properties(schema, all);
     check_keywords(schema, {"allOf", "type", "properties", "required", "additionalProperties"});
-    take_properties(schema, all, closed);
-    for (const JsonNode one : list) {
-      const JsonNode target = target_of(one);
-      if (one.find("$ref")) check_keywords(one, {"$ref"});
+    for (const std::size_t i : parts) {
+      const JsonNode target = target_of(list[i]);
+      take_properties(target, all);
+      if (list[i].find("$ref")) check_keywords(list[i], {"$ref"});
       check_keywords(target, {"type", "properties", "required", "additionalProperties"});
-      take_properties(target, all, closed);
     }
-    if (closed) unsupported("additionalProperties within 'allOf' is not supported");
     return object_of(all.all, JsonNode(), open_ ? Others::allowed : Others::refused, 0);
   }
 
-  void take_properties(JsonNode schema, Properties& all, bool& closed) {
-    const JsonNode type = schema.find("type");
-    if (type && !(type.is_string() && type.text() == "object")) {
-      unsupported("'allOf' is supported for objects alone");
+  void take_properties(JsonNode schema, Properties& all) {
+    const JsonNode type = schema.find("type"), more = schema.find("additionalProperties");
+    const bool is_object =
+        type ? type.is_string() && type.text() == "object" : implied_type(schema) == "object";
+    if (!is_object) unsupported("'allOf' is supported for objects alone");
+    if (more && !is_flag(more, true)) {
+      unsupported("additionalProperties within 'allOf' is not supported");
     }
-    const JsonNode more = schema.find("additionalProperties");
-    closed = closed || (more && !is_flag(more, true));
     collect(schema, all);
   }
 
@@ -408,9 +399,10 @@ class SchemaReader {
     const Names* const names = names_of(schema);
     if (names != nullptr) {  // an optional property whose name is not allowed cannot be written
       std::erase_if(all, [&](const Property& p) {
-        const auto state =
-            names->automaton->after(names->automaton->start(), Json(p.name).dump_any());
-        if (state != GrammarAutomaton::kDead && names->automaton->may_end(state)) return false;
+        if (GrammarAutomaton* const all_names = names->automaton.get()) {
+          const auto state = all_names->after(all_names->start(), Json(p.name).dump_any());
+          if (state != GrammarAutomaton::kDead && all_names->may_end(state)) return false;
+        }
         if (p.required) {
           unsupported("'" + printable(p.name) + "' is required, and propertyNames allows it not");
         }
@@ -425,7 +417,8 @@ class SchemaReader {
     for (Property& p : all) {
       required += p.required ? 1 : 0;
       if (refuses_more && !p.schema) {
-        wrong("'", printable(p.name), "' is required, and additionalProperties allows it not");
+        return never("'" + printable(p.name) +
+                     "' is required, and additionalProperties allows it not");
       }
       if (!p.schema && more.is_object()) p.schema = more;
     }
@@ -443,6 +436,7 @@ class SchemaReader {
       const bool is_closed = refuses_more || is_flag(schema.find("unevaluatedProperties"), false);
       open = !is_closed || (patterns && patterns.size() > 0);
     }
+    open = open && (names == nullptr || names->strings != nullptr);
     return object_of(all, more, open ? Others::allowed : Others::refused, begun, names);
   }
 
@@ -462,7 +456,7 @@ class SchemaReader {
     if (has_patterns && (patterns.size() > 1 || !is_flag(more, false))) return std::nullopt;
     if (!has_patterns && is_flag(more, false)) return std::nullopt;
     if (most != GrammarBuilder::kNoLimit && most < least) {
-      wrong("maxProperties is less than minProperties");
+      return never("maxProperties is less than minProperties");
     }
     // A name that is repeated counts once; few names are not repeated.
     if (has_names && names->is_few) {
@@ -501,22 +495,28 @@ class SchemaReader {
     Names made;
     if (schema.find("propertyNames").find("$ref"))
       check_keywords(schema.find("propertyNames"), {"$ref"});
-    if (!names.is_object()) wrong("expected a schema of texts");
-    if (names.find("enum") || names.find("const")) {
+    const bool none = is_flag(names, false);
+    if (!none && !names.is_object()) wrong("expected a schema of texts");
+    if (none || names.find("enum") || names.find("const")) {
       check_keywords(names, {"enum", "const", "type"});
-      made.is_few = are_few(names);
+      made.is_few = none || are_few(names);
       add_constants(names, names.find("type"), made.constants);
       std::erase_if(made.constants, [](const std::string& text) { return text[0] != '"'; });
-      made.strings = texts_.alone(
-          [&](GrammarBuilder&, JsonParts& parts) { return parts.one_of(made.constants); });
+      if (!made.constants.empty()) {
+        made.strings = texts_.alone(
+            [&](GrammarBuilder&, JsonParts& parts) { return parts.one_of(made.constants); });
+      }
     } else {
       check_keywords(names, {"type", "pattern", "format", "minLength", "maxLength", "not"});
       const TextRules rules = text_rules(names);
-      made.strings = texts_.alone([&](GrammarBuilder& b, JsonParts& parts) {
-        return SchemaTexts(b, parts, source_, work_).string(rules, refuse_part());
-      });
+      made.is_few = !rules.has_length();
+      if (!made.is_few) {
+        made.strings = texts_.alone([&](GrammarBuilder& b, JsonParts& parts) {
+          return SchemaTexts(b, parts, source_, work_).string(rules, refuse_part());
+        });
+      }
     }
-    made.automaton = std::make_unique<GrammarAutomaton>(made.strings);
+    if (made.strings) made.automaton = std::make_unique<GrammarAutomaton>(made.strings);
     return &names_.emplace(&names.value(), std::move(made)).first->second;
   }
 
@@ -634,7 +634,9 @@ class SchemaReader {
     if (prefix && !prefix.is_array()) wrong("expected 'prefixItems' to be a list");
     const std::int64_t least = count(schema, "minItems", 0);
     const std::int64_t most = count(schema, "maxItems", GrammarBuilder::kNoLimit);
-    if (most != GrammarBuilder::kNoLimit && most < least) wrong("maxItems is less than minItems");
+    if (most != GrammarBuilder::kNoLimit && most < least) {
+      return never("maxItems is less than minItems");
+    }
     if (is_flag(schema.find("uniqueItems"), true) && is_of_constants(schema)) {
       const JsonNode held = target_of(items);
       std::vector<std::string> constants;
@@ -656,7 +658,9 @@ class SchemaReader {
     }
     // If minItems exceeds the prefix, the further elements may be anything, as the draft says.
     if (!items && prefix && least > std::ssize(first)) rest = parts_.value();
-    if (!rest && least > std::ssize(first)) wrong("minItems is more than there are prefixItems");
+    if (!rest && least > std::ssize(first)) {
+      return never("minItems is more than there are prefixItems");
+    }
     return parts_.list(first, rest, least, most);
   }
 
@@ -687,11 +691,15 @@ class SchemaReader {
     check_keywords(schema, {"enum", "const", "type"});
     std::vector<std::string> texts;
     add_constants(schema, schema.find("type"), texts);
-    if (texts.empty()) wrong("no value of 'enum' or 'const' is of the 'type'");
+    if (texts.empty()) return never("no value of 'enum' or 'const' is of the 'type'");
     return parts_.one_of(texts);
   }
 
-  Expr string(JsonNode schema) { return texts_.string(text_rules(schema), refuse_part()); }
+  Expr string(JsonNode schema) {
+    const TextRules rules = text_rules(schema);
+    if (!rules.has_length()) return never("maxLength is less than minLength");
+    return texts_.string(rules, refuse_part());
+  }
 
   TextRules text_rules(JsonNode schema) {
     const JsonNode pattern = schema.find("pattern"), format = schema.find("format"),
@@ -699,9 +707,6 @@ class SchemaReader {
     TextRules rules = {.least = count(schema, "minLength", 0),
                        .most = count(schema, "maxLength", GrammarBuilder::kNoLimit)};
     if (pattern && !pattern.is_string()) wrong("expected 'pattern' to be a text");
-    if (rules.most != GrammarBuilder::kNoLimit && rules.most < rules.least) {
-      wrong("maxLength is less than minLength");
-    }
     if (pattern) rules.pattern = pattern.text();
     if (format.is_string()) rules.format = format.text();
     if (use_of_format(rules.format) == FormatUse::unheld) {
@@ -717,23 +722,17 @@ class SchemaReader {
     return rules;
   }
 
-  NumberRange numbers(JsonNode schema) const {
-    return range_of(schema, [this](const std::string& mistake) { wrong(mistake); });
-  }
-
-  Expr integer(JsonNode schema) {
-    const NumberRange range = whole_range(numbers(schema));
+  Expr number(JsonNode schema, bool whole) {
+    const NumberRange bounds =
+        range_of(schema, [this](const std::string& mistake) { wrong(mistake); });
+    const NumberRange range = whole ? whole_range(bounds) : bounds;
     if (is_empty(range)) {
-      wrong("no whole number is between ", text_of(*range.least), " and ", text_of(*range.most));
+      return never(std::string(whole ? "no whole" : "no") + " number is between " +
+                   text_of(*range.least) + " and " + text_of(*range.most));
     }
-    return multiples(schema, [&](GrammarBuilder& b, JsonParts&) { return integer_in(b, range); });
-  }
-
-  Expr number(JsonNode schema) {
-    const NumberRange range = numbers(schema);
-    const bool any = !range.least && !range.most;
     return multiples(schema, [&](GrammarBuilder& b, JsonParts& parts) {
-      return any ? parts.number() : number_in(b, range);
+      if (whole) return integer_in(b, range);
+      return range.least || range.most ? number_in(b, range) : parts.number();
     });
   }
 

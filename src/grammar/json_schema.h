@@ -31,6 +31,10 @@ bool may_be(JsonNode type, std::string_view wanted);
 // Whether the schema has no keywords other than these, `type` and notes.
 bool has_only(JsonNode schema, std::initializer_list<std::string_view> keywords);
 
+// Whether the schema is true, or has only keywords that do not restrict values.
+bool allows_all(JsonNode schema);
+// The first type that a schema names or means, in itself, its references or allOf; empty: any.
+std::string_view named_type(JsonNode schema, JsonNode root);
 // Whether the schema is {}, true, or {"type": "string"}, which every property name satisfies.
 bool allows_any_name(JsonNode schema);
 // Whether the keyword, with its given value, is satisfied by all values of the schema's type.
@@ -45,7 +49,8 @@ void add_constants(JsonNode schema, JsonNode type, std::vector<std::string>& tex
 
 // Whether a schema is of constants only, at most 64.
 bool are_few(JsonNode schema);
-// The bounds of a number: the tighter one of each pair. `wrong` throws the mistake.
+// The bounds of a number: the tighter one of each pair, even if no number is left. `wrong` throws
+// the mistake.
 NumberRange range_of(JsonNode schema, const std::function<void(const std::string&)>& wrong);
 
 // Whether the value has the type, or one of the types if `type` is a list.

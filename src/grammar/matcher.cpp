@@ -14,32 +14,20 @@
 namespace leq {
 namespace {
 
-constexpr std::size_t kMaxStacks = 4'000'000;
-constexpr std::size_t kMaxTops = 4'000;       // limit for one state
-constexpr std::size_t kMaxKept = 20'000'000;  // limit of tops plus transitions in all states
+constexpr std::size_t kMaxTops = 4'000;  // limit for one state
 
 }  // namespace
 
-GrammarAutomaton::GrammarAutomaton(std::shared_ptr<const Grammar> grammar)
-    : grammar_(std::move(grammar)) {
+GrammarAutomaton::GrammarAutomaton(std::shared_ptr<const Grammar> grammar,
+                                   const GrammarLimits& limits)
+    : grammar_(std::move(grammar)), limits_(limits) {
   const auto places = static_cast<std::int32_t>(grammar_->places());
-  // Marks places from which only the end of their rule can be reached.
-  only_ends_.resize(grammar_->places());
   std::array<bool, 257> begins = {};
   for (std::int32_t i = 0; i < places; ++i) {
-    const Grammar::Place p = grammar_->place(i);
-    only_ends_[static_cast<std::size_t>(i)] =
-        p.set < 0 && p.ends && p.edges.empty() && p.calls.empty() && p.skips.empty();
-    for (const auto& edge : p.edges) {
+    for (const auto& edge : grammar_->place(i).edges) {
       begins[edge.first] = true;
       begins[std::size_t{edge.last} + 1] = true;
     }
-  }
-  for (std::int32_t i = 0; i < places; ++i) {  // also places whose only skip leads to one
-    const Grammar::Place p = grammar_->place(i);
-    if (p.set >= 0 || p.ends || !p.edges.empty() || !p.calls.empty() || p.skips.size() != 1)
-      continue;
-    only_ends_[static_cast<std::size_t>(i)] = only_ends(p.skips[0]);
   }
   // Bytes that no edge distinguishes form one class.
   for (std::size_t byte = 0; byte < 256; ++byte) {
@@ -55,13 +43,13 @@ GrammarAutomaton::GrammarAutomaton(std::shared_ptr<const Grammar> grammar)
 GrammarAutomaton::Stack GrammarAutomaton::stack_of(std::int32_t place, Stack below) {
   const std::uint64_t key = static_cast<std::uint64_t>(static_cast<std::uint32_t>(place)) << 32 |
                             static_cast<std::uint32_t>(below);
-  const auto [found, is_new] = stack_ids_.emplace(key, static_cast<Stack>(stacks_.size()));
-  if (is_new) {
-    require(stacks_.size() < kMaxStacks, "grammar: it nests deeper, or in more ways, than ",
-            kMaxStacks, " places can hold");
-    stacks_.push_back({place, below});
-  }
-  return found->second;
+  if (const auto known = stack_ids_.find(key); known != stack_ids_.end()) return known->second;
+  require(stacks_.size() < limits_.stacks, "grammar: it nests deeper, or in more ways, than ",
+          limits_.stacks, " places can hold");
+  const auto made = static_cast<Stack>(stacks_.size());
+  stacks_.push_back({place, below});
+  stack_ids_.emplace(key, made);
+  return made;
 }
 
 std::int32_t GrammarAutomaton::set_place(SetPlace place) {
@@ -167,8 +155,9 @@ GrammarAutomaton::State GrammarAutomaton::state_of(Info made) {
       return known->second;
     }
   }
-  kept_ += made.tops.size() + classes_;
-  require(kept_ <= kMaxKept, "grammar: its states take more memory than they may");
+  const std::size_t kept = kept_ + made.tops.size() + classes_;
+  require(kept <= limits_.kept, "grammar: its states take more memory than they may");
+  kept_ = kept;
   const auto id = static_cast<State>(states_.size());
   states_.push_back(std::move(made));
   state_ids_.emplace(mark, id);
@@ -339,9 +328,9 @@ struct GrammarMatcher::Parts {
   std::vector<State> path;  // scratch of mark_allowed(): the state at each depth
 
   Parts(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const TokenTrie> tokens,
-        std::vector<ShownToken> shown_ones)
+        std::vector<ShownToken> shown_ones, const GrammarLimits& limits)
       : trie(std::move(tokens)),
-        automaton(writable(std::move(grammar), *trie, shown_ones)),
+        automaton(writable(std::move(grammar), *trie, shown_ones), limits),
         shown(std::move(shown_ones)),
         path(std::size_t{trie->longest()} + 1) {}
 
@@ -441,8 +430,11 @@ std::vector<ShownToken> with_texts(const Tokenizer& tokenizer, std::span<const T
 
 GrammarMatcher::GrammarMatcher(std::shared_ptr<const Grammar> grammar,
                                std::shared_ptr<const TokenTrie> tokens,
-                               std::vector<ShownToken> shown)
-    : parts_(std::make_unique<Parts>(std::move(grammar), std::move(tokens), std::move(shown))) {
+                               std::vector<ShownToken> shown, const GrammarLimits& limits)
+    : grammar_(grammar),
+      limits_(limits),
+      parts_(std::make_unique<Parts>(std::move(grammar), std::move(tokens), std::move(shown),
+                                     limits)) {
   Mask first(words());
   allow(start(), first);
   require(may_end(start()) || std::ranges::any_of(first, [](auto word) { return word != 0; }),
@@ -454,6 +446,12 @@ GrammarMatcher::~GrammarMatcher() = default;
 std::size_t GrammarMatcher::words() const { return parts_->words(); }
 
 std::size_t GrammarMatcher::bytes() const { return parts_->bytes(); }
+
+bool GrammarMatcher::is_crowded() const { return parts_->automaton.is_crowded(); }
+
+std::shared_ptr<GrammarMatcher> GrammarMatcher::emptied() const {
+  return std::make_shared<GrammarMatcher>(grammar_, parts_->trie, parts_->shown, limits_);
+}
 
 GrammarState GrammarMatcher::start() const { return parts_->automaton.start(); }
 

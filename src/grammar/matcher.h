@@ -38,13 +38,17 @@ class GrammarMatcher {
   // `shown`: special tokens that represent their texts (EngineRequest::shown). Throws Error if no
   // token begins a text of the grammar, or if every text needs a byte that no token contains.
   GrammarMatcher(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const TokenTrie> tokens,
-                 std::vector<ShownToken> shown = {});
+                 std::vector<ShownToken> shown = {}, const GrammarLimits& limits = {});
   ~GrammarMatcher();
   GrammarMatcher(const GrammarMatcher&) = delete;
   GrammarMatcher& operator=(const GrammarMatcher&) = delete;
 
   std::size_t words() const;  // words of a mask: ceil(V / 64)
   std::size_t bytes() const;  // of memory, about, with the grammar and the masks so far
+  // Whether more than half of a limit is used, by all replies so far.
+  bool is_crowded() const;
+  // A matcher like this one that has not been used.
+  std::shared_ptr<GrammarMatcher> emptied() const;
   GrammarState start() const;
   // The state after one more token, or after bytes. A token without text leaves the state unchanged
   // if allows_all, otherwise gives kOutOfGrammar. Throws Error if the grammar is so ambiguous that
@@ -64,6 +68,8 @@ class GrammarMatcher {
 
  private:
   struct Parts;
+  std::shared_ptr<const Grammar> grammar_;
+  GrammarLimits limits_;
   std::unique_ptr<Parts> parts_;
 };
 

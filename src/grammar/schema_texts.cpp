@@ -259,7 +259,7 @@ Expr SchemaTexts::each_once(std::string_view open, const std::vector<std::string
     const Expr item = b.text(text);
     set.members.push_back({define(after ? b.sequence({item, *after}) : item), false});
   }
-  require(set.least <= set.members.size(), source_, ": fewer constants than are required");
+  if (set.least > set.members.size()) return b.never("fewer constants than are required");
   set.comma = define(b.sequence({b.text(","), parts_.space()}));
   return b.sequence(
       {b.text(open), parts_.space(), b.set(std::move(set)), parts_.space(), b.text(close)});

@@ -25,6 +25,8 @@ struct TextRules {
   std::string_view format = {};  // one that is not known restricts nothing
   std::int64_t least = 0, most = GrammarBuilder::kNoLimit;  // characters
   std::vector<std::string_view> but = {};                   // strings that it is not
+
+  bool has_length() const { return most == GrammarBuilder::kNoLimit || least <= most; }
 };
 
 class SchemaTexts {
@@ -43,8 +45,7 @@ class SchemaTexts {
   // The strings of this grammar, but for those that are taken; nullopt: not held.
   std::optional<Expr> string_but(const Language& strings,
                                  const std::vector<std::string_view>& taken);
-  // An array or object of these constants, each at most once and followed by `after`. Throws Error
-  // if there are fewer than `least`.
+  // An array or object of these constants, each at most once and followed by `after`.
   Expr each_once(std::string_view open, const std::vector<std::string>& constants,
                  std::optional<Expr> after, std::int64_t least, std::int64_t most,
                  std::string_view close);

@@ -113,7 +113,10 @@ std::set<std::string> all_types(JsonNode schema, JsonNode root, int depth) {
     return found;
   }
   if (const JsonNode list = schema.find("allOf"); list.size() > 0 && !schema.find("type")) {
-    return all_types(list.first(), root, depth + 1);
+    for (const JsonNode one : list) {
+      if (auto found = all_types(one, root, depth + 1); !found.empty()) return found;
+    }
+    return {};
   }
   std::set<std::string> found = types_of(schema);
   if (found.empty() && (schema.find("properties") || schema.find("additionalProperties"))) {
@@ -140,6 +143,29 @@ std::string canonical(JsonNode value) {
   return out + "}";
 }
 
+bool allows_all(JsonNode schema) {
+  for (const JsonNode k : schema) {
+    if (!is_note(k.key())) return false;
+  }
+  return schema.is_object() || is_flag(schema, true);
+}
+
+std::string_view named_type(JsonNode schema, JsonNode root) {
+  const auto named = [root](const auto& self, JsonNode at, int depth) -> std::string_view {
+    if (depth > kMaxSchemaDepth) return "";
+    if (const JsonNode name = at.find("$ref"); name.is_string()) {
+      return self(self, referred(root, name.text()), depth + 1);
+    }
+    if (const JsonNode type = at.find("type")) return type.is_string() ? type.text() : "";
+    std::string_view found = implied_type(at);
+    for (const JsonNode one : at.find("allOf")) {
+      if (found.empty()) found = self(self, one, depth + 1);
+    }
+    return found;
+  };
+  return named(named, schema, 0);
+}
+
 bool is_flag(JsonNode node, bool value) { return node.is_boolean() && node.boolean() == value; }
 
 bool allows_any_name(JsonNode schema) {
@@ -159,6 +185,11 @@ bool restricts_nothing(JsonNode schema, JsonNode keyword) {
     return !keyword.is_string() || use_of_format(keyword.text()) == FormatUse::describes;
   }
   if (name == "not") return is_flag(keyword, false);
+  if (name == "allOf") {
+    bool all = keyword.is_array();
+    for (const JsonNode one : keyword) all = all && allows_all(one);
+    return all;
+  }
   if (name == "if") return !schema.find("then") && !schema.find("else");
   if (name == "then" || name == "else") return !schema.find("if");
   if (name == "minContains" || name == "maxContains") return !schema.find("contains");
@@ -238,9 +269,6 @@ NumberRange range_of(JsonNode schema, const std::function<void(const std::string
   };
   range.above_least = range.above_least || is_true("exclusiveMinimum");
   range.below_most = range.below_most || is_true("exclusiveMaximum");
-  if (is_empty(range)) {
-    wrong("no number is between " + text_of(*range.least) + " and " + text_of(*range.most));
-  }
   return range;
 }
 

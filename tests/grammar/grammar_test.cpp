@@ -268,6 +268,44 @@ TEST(Grammars, NestAsDeepAsTheyLikeAndEndWhereTheyAreTooAmbiguous) {
             std::string::npos);
 }
 
+// Every rule turns out to be possibly empty after the one before it.
+TEST(Gbnf, TheWorkOfRulesThatMayBeEmptyGrowsWithTheirNumber) {
+  constexpr int kRules = 4'000;
+  std::string rules, called;
+  for (int i = 0; i < kRules; ++i) {
+    const std::string name = "r" + std::to_string(i);
+    rules = name + " ::= \"\"\n" + rules;
+    called += " " + name;
+  }
+  std::size_t looks = 0;
+  const auto count = [&] {
+    ++looks;
+    return false;
+  };
+  const std::string gbnf = rules + "x ::= \"b\"?" + called + "\nroot ::= \"a\" x";
+  EXPECT_TRUE(accepts(Grammar::from_gbnf(gbnf, "g", count), "ab"));
+  EXPECT_LT(looks * GrammarBuilder::kStepsOfALook, std::size_t{20 * kRules});
+}
+
+// Places that read nothing are not walked through by each state.
+TEST(Grammars, StatesAreAsSmallAsWithoutPartsThatReadNothing) {
+  const auto bytes_of = [](const std::string& gbnf) {
+    const auto grammar = Grammar::from_gbnf(gbnf, "g");
+    GrammarAutomaton automaton(grammar);
+    const auto state = automaton.after(automaton.start(), "abba!");
+    EXPECT_TRUE(state != GrammarAutomaton::kDead && automaton.may_end(state)) << gbnf.substr(0, 30);
+    return automaton.bytes() - grammar->bytes();
+  };
+  const std::size_t plain = bytes_of("root ::= [ab]* \"!\"");
+  for (const std::string part :
+       {"\"\"", "(\"\" | \"\")", "\"\"*", "(\"\"?)*", "((\"\"*)* | \"\")", "e", "e*", "(e | f)?"}) {
+    std::string parts;
+    for (int i = 0; i < 2'000; ++i) parts += part + " ";
+    EXPECT_LE(bytes_of("root ::= ([ab] " + parts + ")* \"!\"\ne ::= f \"\"?\nf ::= \"\""), plain)
+        << part;
+  }
+}
+
 // --- JSON schemas ---
 
 struct SchemaCase {
@@ -420,7 +458,11 @@ TEST(JsonSchema, RefusesWhatItWouldIgnoreByItsPlace) {
       {R"({"type": "string", "minLength": 3, "maxLength": 2})", "maxLength is less than minLength"},
       {R"({"type": "integer", "minimum": "1"})", "expected 'minimum' to be a number"},
       {R"({"type": "integer", "minimum": 1.2, "maximum": 1.9})", "no whole number is between"},
-      {R"({"type": "integer", "minimum": 5, "maximum": 4})", "no number is between"},
+      {R"({"type": "integer", "minimum": 5, "maximum": 4})", "no whole number is between 5 and 4"},
+      {R"({"type": "number", "minimum": 5, "exclusiveMaximum": 5})", "no number is between"},
+      {R"({"allOf": [false, {"type": "object"}]})", "no text fits"},
+      {R"({"allOf": [{"minLength": 2}, {"maxLength": 5}]})", "#/allOf: 'allOf' is supported for"},
+      {R"({"allOf": [{"enum": ["a"]}, {"type": "object"}]})", "'allOf' is supported for objects"},
       {R"({"type": "object", "required": ["a"], "additionalProperties": false})",
        "'a' is required"},
       {"false", "no text fits"},

@@ -102,6 +102,23 @@ TEST(GrammarWords, AReplyThatCannotGoOnSaysSo) {
   EXPECT_EQ(reply.grammar_error(), "grammar: no token of this model can go on with it after \"a\"");
 }
 
+// The error is repeated as often as the text is tried, and what was allowed before it stays so.
+TEST(GrammarWords, FullTablesStayFull) {
+  const Tokenizer tokenizer = tokenizer_of({"(", ")"});
+  GrammarMatcher matcher(Grammar::from_gbnf("root ::= \"(\" root \")\" | \"\"", "g"),
+                         make_token_trie(tokenizer, 2), {}, {.stacks = 300});
+  const std::string whole = std::string(20, '(') + std::string(20, ')');
+  EXPECT_TRUE(matcher.may_end(matcher.after(matcher.start(), whole)));
+  EXPECT_FALSE(matcher.is_crowded());
+  for (int turn = 0; turn < 3; ++turn) {
+    test::expect_error([&] { (void)matcher.after(matcher.start(), std::string(400, '(')); },
+                       {"grammar: it nests deeper", "300 places"});
+    EXPECT_TRUE(matcher.is_crowded());
+    EXPECT_TRUE(matcher.may_end(matcher.after(matcher.start(), whole)));
+  }
+  EXPECT_FALSE(matcher.emptied()->is_crowded());
+}
+
 TEST(GrammarWords, AGrammarIsUtf8Throughout) {
   for (const std::string bad : {"\xff", "\xe2\x82", "\xed\xa0\x80", "\xc0\xaf"}) {
     for (const std::string& gbnf : {"root ::= \"a\"\n# " + bad, "root ::= \"" + bad + "\"",
