@@ -3,9 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "base/random.h"
+#include "errors.h"
 
 namespace leq {
 namespace {
@@ -28,6 +32,37 @@ TEST(QuantizeTensor, BlocksOfRowsAreTheWhole) {
     EXPECT_EQ(found.scales == want.scales, true) << type;
     EXPECT_EQ(found.zeros == want.zeros, true) << type;
     EXPECT_EQ(found.sums == want.sums, true) << type;
+  }
+}
+
+TEST(QuantizeTensor, AValueBeyondTheTypeIsNamed) {
+  constexpr std::int64_t kRows = 20, kColumns = 256;
+  std::vector<float> values(static_cast<std::size_t>(kRows * kColumns), 0.5f);
+  values[17 * kColumns + 5] = 1e30f;
+  ThreadPool pool(2);
+  TensorPlan plan;
+  plan.scheme = *parse_scheme("q4_k");
+  test::expect_error(
+      [&] { (void)quantize_values(values, kRows, kColumns, plan, nullptr, "w", pool); },
+      {"tensor w: row 17, column 5 is 1e+30, beyond what q4_k can hold",
+       "store it as bf16 or f32"});
+  for (const float sign : {1.0f, -1.0f}) values[3 * kColumns + (sign > 0 ? 1 : 2)] = sign * 3e38f;
+  for (const QuantMethod& method : quant_methods()) {
+    plan.method = &method;
+    for (const char* type : {"uint8", "q4_k", "nf4", "int8"}) {
+      plan.scheme = *parse_scheme(type);
+      if (!method.supports(plan.scheme)) continue;
+      try {
+        const double error =
+            quantize_values(values, kRows, kColumns, plan, nullptr, "w", pool).record.error;
+        EXPECT_TRUE(std::isfinite(error)) << method.name << " " << type;
+      } catch (const Error& error) {
+        const std::string what = error.what();
+        const bool unfit = what.find("calibrate with") != std::string::npos;
+        EXPECT_TRUE(unfit || what.find(", beyond what ") != std::string::npos)
+            << method.name << " " << type << ": " << error.what();
+      }
+    }
   }
 }
 

@@ -94,17 +94,34 @@ void check_finite(std::span<const float> values, std::int64_t first_row, std::in
   }
 }
 
+// `found`: the values as the scheme stores them.
+void check_stored(std::span<const float> values, std::span<const float> found,
+                  std::int64_t first_row, std::int64_t columns, const QuantScheme& scheme,
+                  const std::string& name) {
+  const auto lost = std::ranges::find_if(found, [](float x) { return !std::isfinite(x); });
+  if (lost == found.end()) return;
+  const std::int64_t row = (lost - found.begin()) / columns;
+  const auto of_row =
+      values.subspan(static_cast<std::size_t>(row * columns), static_cast<std::size_t>(columns));
+  const auto largest = std::ranges::max_element(of_row, {}, [](float x) { return std::fabs(x); });
+  fail("tensor ", name, ": row ", first_row + row, ", column ", largest - of_row.begin(), " is ",
+       *largest, ", beyond what ", scheme_name(scheme), " can hold; store it as bf16 or f32");
+}
+
 // Squared differences between the weight and its packed form, and squares of the weight.
 struct Squares {
   double error = 0, energy = 0;
 };
 
-Squares squares_of(const WeightView& view, std::span<const float> values) {
+Squares squares_of(const WeightView& view, std::span<const float> values, std::int64_t first_row,
+                   const std::string& name) {
   Squares sums;
   std::vector<float> row(static_cast<std::size_t>(view.columns));
   for (std::int64_t r = 0; r < view.rows; ++r) {
     unpack_row(view, r, row);
     const float* want = values.data() + r * view.columns;
+    const auto wanted = std::span(want, row.size());
+    check_stored(wanted, row, first_row + r, view.columns, view.scheme, name);
     for (std::int64_t k = 0; k < view.columns; ++k) {
       const double difference =
           static_cast<double>(want[k]) - static_cast<double>(row[static_cast<std::size_t>(k)]);
@@ -139,7 +156,7 @@ QuantizedTensor nearest_codes_of(const RowReader& read, std::int64_t rows, std::
     check_finite(values, first, columns, name);
     PackedWeight& part = parts[static_cast<std::size_t>(task)];
     part = pack_weight(values, count, columns, plan.scheme, plan.act, name);
-    squares[static_cast<std::size_t>(task)] = squares_of(part.view(), values);
+    squares[static_cast<std::size_t>(task)] = squares_of(part.view(), values, first, name);
   });
   Squares all;
   for (const Squares& part : squares) {
@@ -232,6 +249,7 @@ QuantizedTensor quantize_values(std::span<const float> values, std::int64_t rows
   if (plan.scheme.is_float() || (!by_method && statistics == nullptr)) return result;
   std::vector<float> found(own_values.size());
   unpack_rows(result.weight.view(), own.first, found, pool);
+  check_stored(own_values, found, own.first, columns, plan.scheme, name);
   const WeightPair pair = {own_values, found, own.count(), columns, &pool, &ranks};
   if (by_method) record.error = weight_error(pair);
   if (statistics == nullptr) return result;
