@@ -99,16 +99,17 @@ void check_prompt(std::span<const Token> prompt, std::size_t vocabulary, std::in
           ": shorten it, or try a larger ", Setting{"context"});
 }
 
-void FinishedReply::add(const FinishedReply& rest) {
-  tokens.insert(tokens.end(), rest.tokens.begin(), rest.tokens.end());
-  text += rest.text;
-  stopped = rest.stopped;
-  stop_string = rest.stop_string;
-  cached_tokens += rest.cached_tokens;
-  fed_tokens += rest.fed_tokens;
-  prompt_seconds += rest.prompt_seconds;
-  decoded_tokens += rest.decoded_tokens;
-  reply_seconds += rest.reply_seconds;
+void FinishedReply::add(const FinishedReply& next) {
+  tokens.insert(tokens.end(), next.tokens.begin(), next.tokens.end());
+  text += next.text;
+  rest = next.rest;
+  stopped = next.stopped;
+  stop_string = next.stop_string;
+  cached_tokens += next.cached_tokens;
+  fed_tokens += next.fed_tokens;
+  prompt_seconds += next.prompt_seconds;
+  decoded_tokens += next.decoded_tokens;
+  reply_seconds += next.reply_seconds;
 }
 
 Reply::Reply(const Tokenizer& tokenizer, std::span<const Token> prompt, const Sampler& sampler,
@@ -122,6 +123,9 @@ Reply::Reply(const Tokenizer& tokenizer, std::span<const Token> prompt, const Sa
       finder_(rules_.stop.strings),
       stopped_(reached_limit()),
       reasoning_(rules_.reasoning, tokenizer) {
+  for (const Token token : prompt.last(static_cast<std::size_t>(rules_.begun))) {
+    (void)finder_.push(decoded(token));
+  }
   if (!rules_.grammar) return;
   grammar_state_ = rules_.grammar->start();
   const bool is_whole = rules_.grammar->must_end(grammar_state_);
@@ -147,6 +151,18 @@ std::optional<Token> Reply::forced(std::span<const Token> drafts) const {
   return watch.forced();
 }
 
+// A matcher that other replies have filled must not end this one: the first time that it fails, the
+// text so far is read again by a matcher of this reply's own. Rethrows the error otherwise.
+void Reply::read_alone() {
+  if (std::exchange(is_alone_, true) || !rules_.grammar->is_crowded()) throw;
+  rules_.grammar = rules_.grammar->emptied();
+  grammar_state_ = rules_.grammar->start();
+  for (const Token token : tokens()) {
+    allow_after(grammar_state_);  // as each draw did
+    grammar_state_ = rules_.grammar->after(grammar_state_, token);
+  }
+}
+
 // If the grammar reports an error, no token is allowed.
 std::span<const std::uint64_t> Reply::allowed(std::span<const Token> drafts) {
   if (const auto only = forced(drafts)) {
@@ -157,16 +173,26 @@ std::span<const std::uint64_t> Reply::allowed(std::span<const Token> drafts) {
   }
   if (!rules_.grammar) return {};
   try {
-    GrammarState state = grammar_state_;
-    for (const Token draft : drafts) {
-      if (state != kOutOfGrammar) state = rules_.grammar->after(state, draft);
+    try {
+      return allowed_by_grammar(drafts);
+    } catch (const Error&) {
+      read_alone();
+      return allowed_by_grammar(drafts);
     }
-    if (state == kOutOfGrammar) return {};  // the drafts are rejected, so this draw is unused
-    if (rules_.grammar->allows_all(state)) return {};
-    allow_after(state);
   } catch (const Error&) {  // grammar_error() reports it
     allowed_.assign(rules_.grammar->words(), 0);
+    return allowed_;
   }
+}
+
+std::span<const std::uint64_t> Reply::allowed_by_grammar(std::span<const Token> drafts) {
+  GrammarState state = grammar_state_;
+  for (const Token draft : drafts) {
+    if (state != kOutOfGrammar) state = rules_.grammar->after(state, draft);
+  }
+  if (state == kOutOfGrammar) return {};  // the drafts are rejected, so this draw is unused
+  if (rules_.grammar->allows_all(state)) return {};
+  allow_after(state);
   return allowed_;
 }
 
@@ -220,15 +246,18 @@ std::string Reply::take(Token drawn) {
 }
 
 void Reply::follow_grammar(Token drawn) {
-  GrammarMatcher& grammar = *rules_.grammar;
   try {
-    grammar_state_ = grammar.after(grammar_state_, drawn);
+    try {
+      grammar_state_ = rules_.grammar->after(grammar_state_, drawn);
+    } catch (const Error&) {
+      read_alone();  // with the drawn token
+    }
   } catch (const Error& error) {
     return fail(error.what());
   }
   if (grammar_state_ == kOutOfGrammar) return fail("the reply has left its grammar");
   const bool found_string = stopped_ == StopReason::stop_string;
-  if (!found_string && grammar.must_end(grammar_state_)) stopped_ = StopReason::end_token;
+  if (!found_string && rules_.grammar->must_end(grammar_state_)) stopped_ = StopReason::end_token;
 }
 
 void Reply::fail(std::string error) {

@@ -88,6 +88,8 @@ struct ReplyRules {
   std::uint32_t number = 0;
   std::uint32_t choice = 0;
   bool at_text_start = false;  // drop the space that some tokenizers put before a text
+  // The prompt's last tokens that begin this reply; their text is not repeated, only continued.
+  std::int64_t begun = 0;
   // The grammar of the reply; null: no restriction. A matcher is used by one thread at a time.
   std::shared_ptr<GrammarMatcher> grammar = nullptr;
   std::vector<Token> shown = {};  // special tokens whose texts are part of the reply's text
@@ -99,6 +101,7 @@ struct ReplyRules {
 struct FinishedReply {
   std::vector<Token> tokens;  // without the end token
   std::string text;           // all text passed to on_text
+  std::string rest;           // text withheld where the context is full (EngineRequest::begun)
   StopReason stopped = StopReason::none;
   std::string stop_string;          // the stop string that ended the reply
   std::int64_t cached_tokens = 0;   // prompt tokens found in the KV cache
@@ -107,8 +110,8 @@ struct FinishedReply {
   std::int64_t decoded_tokens = 0;  // reply tokens fed to sample the next one
   double reply_seconds = 0;         // from the first sampled token on
 
-  // Adds the rest of a reply that was written in two parts.
-  void add(const FinishedReply& rest);
+  // Adds the next part of a reply that was written in several.
+  void add(const FinishedReply& next);
 
   double prompt_tokens_per_second() const { return rate(fed_tokens, prompt_seconds); }
   // 0 if no token was decoded.
@@ -169,10 +172,12 @@ class Reply {
  private:
   StopReason reached_limit() const;
   std::span<const std::uint64_t> allowed(std::span<const Token> drafts);
+  std::span<const std::uint64_t> allowed_by_grammar(std::span<const Token> drafts);
   std::optional<Token> forced(std::span<const Token> drafts) const;
   void allow_after(GrammarState state);
   std::string decoded(Token token);
   void follow_grammar(Token drawn);
+  void read_alone();
 
   const Tokenizer* tokenizer_;
   std::size_t prompt_tokens_;
@@ -185,6 +190,7 @@ class Reply {
   StopReason stopped_;
   std::string error_;
   GrammarState grammar_state_ = kOutOfGrammar;  // after the reply so far
+  bool is_alone_ = false;                       // no other reply uses the matcher
   ReasoningWatch reasoning_;
   std::vector<std::uint64_t> allowed_;  // mask of the last request
 };

@@ -262,7 +262,10 @@ std::shared_ptr<GrammarMatcher> Engine::matcher_of(const std::shared_ptr<const G
   const auto known = std::ranges::find_if(grammars_, [&](const KnownGrammar& one) {
     return one.grammar == grammar && one.shown == texts;
   });
-  if (known != grammars_.end()) return known->matcher;
+  if (known != grammars_.end()) {  // the next replies get new tables before the old ones are full
+    if (known->matcher->is_crowded()) known->matcher = known->matcher->emptied();
+    return known->matcher;
+  }
   if (!trie_) trie_ = make_token_trie(tokenizer_, vocabulary_);
   std::size_t bytes = 0;
   for (const KnownGrammar& one : grammars_) bytes += one.matcher->bytes();
@@ -270,7 +273,7 @@ std::shared_ptr<GrammarMatcher> Engine::matcher_of(const std::shared_ptr<const G
     bytes -= grammars_.front().matcher->bytes();
     grammars_.pop_front();
   }
-  auto matcher = std::make_shared<GrammarMatcher>(grammar, trie_, texts);
+  auto matcher = std::make_shared<GrammarMatcher>(grammar, trie_, texts, options_.grammar_limits);
   grammars_.push_back({grammar, std::move(texts), std::move(matcher)});
   return grammars_.back().matcher;
 }
@@ -288,6 +291,7 @@ RequestId Engine::submit(EngineRequest request) {
                .number = request.reply,
                .choice = request.choice,
                .at_text_start = request.at_text_start,
+               .begun = request.begun.value_or(0),
                .grammar = matcher_of(request.grammar, request.shown),
                .shown = request.shown,
                .reasoning = request.reasoning});
@@ -511,12 +515,18 @@ void Engine::remember(Active& active, bool last_too) {
 
 void Engine::end(Active& active) {
   if (ahead_ && ahead_->id == active.id) drop_ahead();
-  if (active.reply.stopped() != StopReason::failed) {
-    if (const std::string rest = active.reply.finish(); !rest.empty()) active.request.on_text(rest);
-  }
   EngineReply& report = active.report;
-  report.tokens.assign(active.reply.tokens().begin(), active.reply.tokens().end());
   report.text = active.reply.text();
+  if (active.reply.stopped() != StopReason::failed) {
+    std::string rest = active.reply.finish();
+    if (active.request.begun && active.reply.stopped() == StopReason::context_full) {
+      report.rest = std::move(rest);
+    } else if (!rest.empty()) {
+      report.text += rest;
+      active.request.on_text(rest);
+    }
+  }
+  report.tokens.assign(active.reply.tokens().begin(), active.reply.tokens().end());
   report.stopped = active.reply.stopped();
   report.stop_string = active.reply.stop_string();
   if (report.stopped == StopReason::failed && !report.error) {

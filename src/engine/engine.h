@@ -65,6 +65,7 @@ struct EngineOptions {
   // A step that prefills while other requests draw tokens may take at most this many times as
   // long as the same step without prompts, times prompts_per_writer() (scheduler.h).
   double prompt_slowdown = 1.5;
+  GrammarLimits grammar_limits = {};
   // Called after each step; if it throws Error, the step's results are wrong and its replies fail.
   std::function<void()> check_step = [] {};
 };
@@ -99,6 +100,10 @@ struct EngineRequest {
   std::uint32_t reply = 0;   // number of the reply and, if a request has
   std::uint32_t choice = 0;  // several replies, its index: both affect the random draws
   bool at_text_start = false;
+  // Set if the reply is one part of a longer one: number of the prompt's last tokens that are its
+  // earlier parts. Text withheld where the context is full is then EngineReply::rest, because a
+  // next part may complete it.
+  std::optional<std::int64_t> begun = {};
   // Constrains the reply; null allows any text. If the grammar allows no further token, the reply
   // ends as with an end token.
   std::shared_ptr<const Grammar> grammar = nullptr;

@@ -45,7 +45,12 @@ void Engine::run(std::vector<Feed> parts) {
     fetch_hidden();
     if (batch_.outputs.empty()) transformer.backend().synchronize();
     options_.check_step();
-  } catch (const Error& error) {  // an error of the device, not of a request
+  } catch (const Error& error) {      // an error of the device, not of a request
+    for (const Feed& part : parts) {  // what the step computed must not be reused
+      const std::int32_t sequence = active_.at(part.id)->sequence;
+      const std::int64_t before = session_.cache().length(sequence) - part.tokens - part.drafts;
+      (void)session_.state().restore(sequence, before);
+    }
     return fail(parts, error);
   }
   std::int64_t row = 0, first = 0;  // first row of the part in the logits, in the batch

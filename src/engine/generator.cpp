@@ -148,6 +148,7 @@ FinishedReply ChatSession::write(std::vector<ChatMessage> messages, const TextSi
   request.stop = options_.stop;
   request.grammar = options_.grammar;
   request.reply = state_.replies;
+  request.begun = 0;
   request.on_prompt = options_.on_prompt;
   if (options_.style.channels) request.shown = shown_tokens(options_.style, tokenizer_);
   ShownReply shown(options_.style, without_first_space(on_text));
@@ -165,8 +166,13 @@ FinishedReply ChatSession::write(std::vector<ChatMessage> messages, const TextSi
       request.stop.max_tokens = options_.stop.max_tokens - std::ssize(reply.tokens);
     }
     request.reply = state_.replies;
+    request.begun = std::ssize(reply.tokens);
     reply.add(generator_.generate(request, &interrupted));
     ++state_.replies;
+  }
+  if (const std::string rest = std::exchange(reply.rest, {}); !rest.empty()) {
+    reply.text += rest;
+    shown.push(rest);
   }
   if (reply.stopped == StopReason::interrupted && reply.tokens.empty()) return reply;
   messages.push_back({"assistant", shown.finish()});

@@ -222,6 +222,42 @@ TEST(ChatSession, AReplyGoesOnWhenTheContextIsFull) {
   EXPECT_EQ(reply.tokens, all);
 }
 
+// The reply consists of two tokens in turns that are one character together: with one of the two
+// contexts, the context is full between them. The stop string is the whole reply.
+TEST(ChatSession, ACharacterAndAStopStringGoOnWhenTheContextIsFull) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  std::string whole;
+  for (int i = 0; i < 25; ++i) whole += "\u00e9";
+  for (const std::int64_t context : {190, 191}) {
+    for (const bool stops : {false, true}) {
+      Chat chat(folder, context, 50);
+      SamplingSettings settings = Chat::settings();
+      settings.temperature = 0;
+      settings.penalties_when_greedy = true;
+      settings.repeat_last_n = 1;
+      settings.frequency_penalty = 1000;
+      settings.logit_bias = {{198, 600}, {172, 500}};  // the two bytes
+      chat.generator.set_sampling(settings);
+      if (stops) chat.session.options().stop.strings = {whole};
+      FinishedReply reply;
+      std::string shown;
+      std::uint32_t parts = 1;
+      for (int turn = 0; turn < 30 && parts == 1; ++turn) {
+        shown.clear();
+        const std::uint32_t before = chat.session.state().replies;
+        reply = chat.session.say(
+            "A line.", [&](std::string_view text) { shown += text; }, kNotInterrupted);
+        parts = chat.session.state().replies - before;
+      }
+      ASSERT_EQ(parts, 2u) << context;
+      EXPECT_EQ(reply.stopped, stops ? StopReason::stop_string : StopReason::token_limit);
+      EXPECT_EQ(reply.text, stops ? "" : whole) << context;
+      EXPECT_EQ(shown, reply.text) << context;
+      EXPECT_EQ(reply.tokens.size(), 50u);
+    }
+  }
+}
+
 TEST(ChatSession, ThereIsNothingToRegenerateAtTheStart) {
   LEQ_SHARED_OR_SKIP(folder, "models/qwen2-tiny");
   Chat chat(folder);

@@ -344,6 +344,43 @@ TEST_P(EngineRequests, EndsAreTold) {
   EXPECT_EQ(reply.stopped, StopReason::interrupted);
 }
 
+// A later request must not reuse what a failed step computed.
+TEST_P(EngineRequests, AFailedStepLeavesNothingInTheCache) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  const Model model(test::quantized(folder, "int8"), {});
+  const auto backend = make_backend({.device = "cpu", .threads = 1});
+  const auto session = session_of(model, *backend, limits(256, 2, 128));
+  const std::string text = "Once upon a time there was a cat. Once upon a time";
+  EngineRequest request;
+  request.prompt = model.tokenizer().encode(text, {.add_bos = true});
+  request.sampling.temperature = 0;
+  request.stop.max_tokens = 40;
+  int steps = 0, failing = 0;
+  EngineOptions options = {.plan_drafts = test::fixed_drafts(4)};
+  options.check_step = [&] { require(++steps != failing, "the device failed"); };
+  Engine engine(*session, model.tokenizer(), options);
+  EngineReply reply;
+  request.on_end = [&](const EngineReply& ended) { reply = ended; };
+  const auto run = [&](int until) {
+    steps = 0;
+    failing = until;
+    engine.submit(request);
+    while (engine.step()) {
+    }
+  };
+  run(1);
+  EXPECT_EQ(reply.stopped, StopReason::failed);
+  EXPECT_TRUE(reply.tokens.empty());
+  run(6);
+  EXPECT_EQ(reply.stopped, StopReason::failed);
+  EXPECT_EQ(reply.cached_tokens, 0);
+  EXPECT_GT(reply.draft_tokens, 0);
+  const std::vector<Token> part = reply.tokens;
+  run(0);
+  EXPECT_EQ(reply.stopped, StopReason::token_limit);
+  EXPECT_TRUE(std::ranges::equal(part, std::span(reply.tokens).first(part.size())));
+}
+
 TEST_P(EngineRequests, WhatCannotBeWrittenIsRefusedAtOnce) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
   const Model model(test::quantized(folder, "int8"), {});

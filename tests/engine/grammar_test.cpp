@@ -193,6 +193,34 @@ TEST_F(EngineGrammar, AToolsGrammarHoldsCallsAloneWithDraftsAndWithout) {
   EXPECT_EQ(replies({free}, {}).at(1).tokens, replies({none}, {}).at(1).tokens);
 }
 
+// Replies with the same grammar share its tables. Each reply is the same as alone, whether the
+// tables are full before it, because of replies beside it, or because of itself.
+TEST_F(EngineGrammar, TablesThatOtherRepliesFilledChangeNoReply) {
+  const auto grammar = Grammar::from_gbnf(
+      "root ::= \"(\" root \")\" | \"[\" root \"]\" | \"<\" root \">\" | [a-z] root [A-Z] | \"\"",
+      "g");
+  std::vector<EngineRequest> requests;
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+    requests.push_back(request(seed, grammar));
+    requests.back().sampling = {.temperature = 3, .min_p = 0, .seed = seed};
+    requests.back().stop.max_tokens = seed % 4 == 3 ? 90 : 30;
+  }
+  std::size_t failed = 0, ended = 0;
+  for (const std::size_t stacks : {400, 1'200, 3'600}) {
+    const EngineOptions options = {.speculate = false, .grammar_limits = {.stacks = stacks}};
+    const auto together = replies(requests, options);
+    for (const EngineRequest& one : requests) {
+      const EngineReply alone = replies({one}, options).begin()->second;
+      const EngineReply& found = together.at(one.sampling.seed);
+      EXPECT_EQ(found.tokens, alone.tokens) << one.sampling.seed;
+      EXPECT_EQ(found.stopped, alone.stopped) << one.sampling.seed;
+      (alone.stopped == StopReason::failed ? failed : ended) += 1;
+    }
+  }
+  EXPECT_GT(failed, 0u);
+  EXPECT_GT(ended, 5u);
+}
+
 TEST_F(EngineGrammar, ShownSpecialTokensArePartOfTheText) {
   EngineRequest one = request(3, nullptr);
   const Token eos = model.tokenizer().eos();
