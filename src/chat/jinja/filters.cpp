@@ -21,7 +21,8 @@ Value trim(Context& context, const Value& value, Values arguments, Name) {
   arguments.check(context, "trim", 1, {"chars"});
   const auto characters = arguments.get(0, "chars");
   const Text text = to_text(context, value);
-  if (!characters || characters->is_none()) return context.heap.text(stripped(text, Ends::both));
+  if (!characters || characters->is_none())
+    return context.heap.text(stripped(context, text, Ends::both));
   return context.heap.text(
       stripped(context, text, Ends::both, context.text_of(*characters, "what trim takes off")));
 }

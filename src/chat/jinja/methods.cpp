@@ -18,7 +18,8 @@ Value strip(Context& context, const Value& self, Values arguments, Name name) {
   arguments.check(context, "strip", 1);
   const Ends ends = name == "strip" ? Ends::both : name == "lstrip" ? Ends::left : Ends::right;
   const auto characters = arguments.get(0, "chars");
-  if (!characters || characters->is_none()) return context.heap.text(stripped(*self.text, ends));
+  if (!characters || characters->is_none())
+    return context.heap.text(stripped(context, *self.text, ends));
   return context.heap.text(
       stripped(context, *self.text, ends, context.text_of(*characters, "what strip() takes off")));
 }

@@ -315,7 +315,7 @@ Value slice(Context& context, const Value& value, const Value& from, const Value
   const std::int64_t size =
       value.is_text() ? std::ssize(starts) - 1 : std::ssize(value.list->items);
   const Bounds bounds = bounds_of(context, size, from, to, step);
-  context.step_over(static_cast<std::size_t>(size + bounds.count));
+  context.step_over(4 * static_cast<std::size_t>(size + bounds.count));
   Text text;
   std::vector<Value> items;
   for (std::int64_t i = 0; i < bounds.count; ++i) {

@@ -81,8 +81,11 @@ void Text::append(const Text& other) {
   own_ += other.own_;
 }
 
-Text stripped(const Text& text, Ends ends) {
-  return strip_where(text, ends, [](std::string_view c) { return is_space(c); });
+Text stripped(Context& context, const Text& text, Ends ends) {
+  return strip_where(text, ends, [&](std::string_view c) {
+    context.step_over(16);
+    return is_space(c);
+  });
 }
 
 Text stripped(Context& context, const Text& text, Ends ends, std::string_view characters) {
@@ -170,6 +173,7 @@ std::vector<Value> split_lines(Context& context, const Text& text, bool keep_end
       "\x1d", "\x1e", "\xc2\x85", "\xe2\x80\xa8", "\xe2\x80\xa9"};
   std::vector<Value> lines;
   const std::string_view bytes = text.bytes();
+  context.step_over(8 * bytes.size());
   std::size_t from = 0, at = 0;
   while (at < bytes.size()) {
     const auto end = std::ranges::find_if(

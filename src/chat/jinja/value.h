@@ -46,7 +46,7 @@ class Text {
 
 enum class Ends : std::uint8_t { both, left, right };
 // Strips white space (all of Unicode's, as in Python), or the given characters, from the ends.
-Text stripped(const Text& text, Ends ends);
+Text stripped(Context& context, const Text& text, Ends ends);
 Text stripped(Context& context, const Text& text, Ends ends, std::string_view characters);
 // The number of bytes of white space at the beginning of a text.
 std::size_t leading_space(std::string_view bytes);
