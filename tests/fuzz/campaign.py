@@ -4,7 +4,7 @@
 
 BUILD is a build folder with the fuzzers (`cmake --preset fuzz`), STATE a folder for corpus/TARGET, faults/ and
 counts.json. Targets with the fewest executions run first; those that have reached --goal are left out. Prints a
-Markdown table of executions, covered edges, corpus and faults; --rounds 0 --page bench/results/fuzzing.md only writes
+Markdown table of executions, covered edges, corpus and faults; --rounds 0 --page bench/results/robustness.md only writes
 the counts there. A fault (crash, time out, memory) is kept in STATE/faults, and its target is left out until the file
 is removed.
 """
