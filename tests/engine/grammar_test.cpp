@@ -206,7 +206,7 @@ TEST_F(EngineGrammar, TablesThatOtherRepliesFilledChangeNoReply) {
     requests.back().stop.max_tokens = seed % 4 == 3 ? 90 : 30;
   }
   std::size_t failed = 0, ended = 0;
-  for (const std::size_t stacks : {400, 1'200, 3'600}) {
+  for (const std::size_t stacks : {400, 500, 600, 800, 1'000, 1'400}) {
     const EngineOptions options = {.speculate = false, .grammar_limits = {.stacks = stacks}};
     const auto together = replies(requests, options);
     for (const EngineRequest& one : requests) {

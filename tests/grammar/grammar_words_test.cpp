@@ -119,6 +119,30 @@ TEST(GrammarWords, FullTablesStayFull) {
   EXPECT_FALSE(matcher.emptied()->is_crowded());
 }
 
+// Each of two replies needs more than half of what the tables hold, and no stack of the other one.
+TEST(GrammarWords, FullTablesOfOtherRepliesEndNoReply) {
+  const Tokenizer tokenizer = tokenizer_of({"(", ")", "[", "]"});
+  const auto matcher = std::make_shared<GrammarMatcher>(
+      Grammar::from_gbnf("root ::= \"(\" root \")\" | \"[\" root \"]\" | \"\"", "g"),
+      make_token_trie(tokenizer, 4), std::vector<ShownToken>(), GrammarLimits{.stacks = 2'000});
+  const std::vector<Token> prompt = {0};
+  const auto reply = [&] {
+    return Reply(tokenizer, prompt, Sampler({}, 4, {}), {.context = 9'999, .grammar = matcher});
+  };
+  Reply first = reply(), second = reply();
+  std::size_t depth = 0;
+  for (std::size_t more = 0; more < 20; ++depth) {
+    ASSERT_EQ(first.request().allowed[0], depth == 0 ? 5u : 7u);
+    first.take(0);
+    if (matcher->is_crowded()) ++more;
+  }
+  for (std::size_t i = 0; i < depth; ++i) {
+    ASSERT_EQ(second.request().allowed[0], i == 0 ? 5u : 13u) << i << " of " << depth;
+    second.take(2);
+  }
+  EXPECT_EQ(second.stopped(), StopReason::none);
+}
+
 TEST(GrammarWords, AGrammarIsUtf8Throughout) {
   for (const std::string bad : {"\xff", "\xe2\x82", "\xed\xa0\x80", "\xc0\xaf"}) {
     for (const std::string& gbnf : {"root ::= \"a\"\n# " + bad, "root ::= \"" + bad + "\"",
