@@ -524,6 +524,15 @@ class Command(unittest.TestCase):
         self.assertIn("another leq-compare writes there", error)
         bench.unlock()
 
+    def test_files_of_others_in_its_folder_stay(self):
+        names = ["mine/work/notes/a.leq", "mine/work/thesis.txt"]
+        for name in names:
+            (WORK / name).parent.mkdir(parents=True, exist_ok=True)
+            (WORK / name).write_text(name)
+        compare(job_of("mine", "--parts", "none", methods="absmax:int8"))
+        left = sorted(str(path.relative_to(WORK)) for path in (WORK / "mine/work").rglob("*") if path.is_file())
+        self.assertEqual(left, names)
+
     def test_variables(self):
         code, _, error = self.run_it(*words("refused"), LEQ_ARG_QUESTIONS="y")
         self.assertIn("--questions: expected a whole number", error)

@@ -1,10 +1,12 @@
 """What a comparison measures of any model: files, quality, speed, answers. Each result is kept, so that an
 interrupted comparison continues."""
 
+import contextlib
 import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -240,6 +242,15 @@ class Bench:
     def unlock(self):
         self._lock.close()
 
+    def remove_work(self):
+        """Removes what a comparison writes in `work`, and the folder unless it holds something else."""
+        for path in self.work.iterdir():
+            if path.is_symlink() or not re.fullmatch(r"lock|[0-9a-f]{16}(\.leq.*|\.new)?", path.name):
+                continue
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        with contextlib.suppress(OSError):
+            self.work.rmdir()
+
     # ---- Quality ----
 
     def rows_of_base(self, windows):
@@ -403,7 +414,7 @@ class Comparison:
         if not results["candidates"]:
             raise errors.InputError("no method could be measured; nothing to compare")
         if not self.job.keep_files:
-            shutil.rmtree(self.bench.work)
+            self.bench.remove_work()
         return {name: group for name, group in results.items() if group != {}}
 
     def _result_of(self, step, again):
