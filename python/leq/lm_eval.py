@@ -51,10 +51,11 @@ class LeqLM(TemplateLM):
             chat_history, tokenize=False, add_generation_prompt=add_generation_prompt)
 
     def _score(self, context, continuation):
-        """(sum of the continuation's log-probabilities, whether each token is the most probable)."""
-        kept = max(1, self.max_length - len(continuation))
-        context = list(context)[-kept:]
-        tokens = context + list(continuation)[:-1]
+        """(sum of the continuation's log-probabilities, whether each token is the most probable); what is longer than
+        the model's context is cut from the left, as the harness does it."""
+        tokens = [*context, *continuation][-(self.max_length + 1):]
+        first = max(1, len(tokens) - len(continuation))  # that is scored
+        context, continuation, tokens = tokens[:first], tokens[first:], tokens[:-1]
         common = 0
         for common, (fed, token) in enumerate(zip(self._fed, tokens)):
             if fed != token:
@@ -65,8 +66,8 @@ class LeqLM(TemplateLM):
             self.model.feed(tokens[left:len(context) - 1])
         rows = _log_softmax(self.model.feed(tokens[len(context) - 1:], all=True))
         self._fed = tokens
-        picked = rows[numpy.arange(len(continuation)), list(continuation)]
-        return float(picked.sum()), bool((rows.argmax(axis=1) == list(continuation)).all())
+        picked = rows[numpy.arange(len(continuation)), continuation]
+        return float(picked.sum()), bool((rows.argmax(axis=1) == continuation).all())
 
     def _loglikelihood_tokens(self, requests, disable_tqdm=False, **_):
         # Prompts that begin alike stand side by side.
@@ -100,7 +101,7 @@ class LeqLM(TemplateLM):
             options = dict(options)
             stop = options.pop("until", [])
             stop = [stop] if isinstance(stop, str) else list(stop)
-            most = int(options.pop("max_gen_toks", self.max_gen_toks))
+            most = min(int(options.pop("max_gen_toks", self.max_gen_toks)), self.max_length - 1)
             greedy = not options.pop("do_sample", False)
             temperature = 0 if greedy else options.pop("temperature", 1.0)
             options.pop("temperature", None)

@@ -52,4 +52,18 @@ with tempfile.TemporaryDirectory() as folder:
         (reply,) = lm.generate_until([instance("generate_until", "Once upon a time",
                                                {"until": ["."], "max_gen_toks": 40})])
         assert reply == model.generate("Once upon a time", max_tokens=40, temperature=0, stop=["."]).text
+    # Texts longer than the context are cut from the left.
+    short = get_model("leq").create_from_arg_string(f"path={path},threads=2,context=32")
+    with leq.Model(path, context=1024, threads=2) as model:
+        words = " ".join(["the dog ran to the big tree and the cat sat on it"] * 8)
+        for context, continuation in ((words, " there was"), ("Once", " " + words)):
+            (score, _), = short.loglikelihood([instance("loglikelihood", context, continuation)])
+            ids = model.tokenizer.encode(context + continuation)
+            first = max(len(ids) - 32, len(model.tokenizer.encode(context)))
+            expected = naive(model, ids[-33:first], ids[first:])
+            assert abs(score - expected) < 1e-6, (continuation, score, expected)
+        for most in (31, 32, 500):
+            (reply,) = short.generate_until([instance("generate_until", words, {"until": [], "max_gen_toks": most})])
+            last = model.tokenizer.encode(words)[-1:]
+            assert reply == model.generate(last, max_tokens=31, temperature=0).text, (most, reply)
 print("lm_eval: log-likelihoods, rolling ones and replies agree")
