@@ -1,16 +1,20 @@
 // Compares calibration statistics with a naive loop in double, and runs that must be identical.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
+#include <functional>
 #include <iterator>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "convert/hf_import.h"
+#include "errors.h"
 #include "format/leq_reader.h"
 #include "model/weights.h"
 #include "quantize/block_statistics.h"
 #include "quantize/calibration/calibration.h"
+#include "quantize/rewrites/fold.h"
 #include "quantize/run/block_run.h"
 #include "quantize/run/blocks.h"
 #include "quantize/run/quantize.h"
@@ -261,6 +265,51 @@ TEST(Calibration, AnInterruptedRunResumesToTheSameFile) {
     EXPECT_TRUE(resumed);
     EXPECT_FALSE(std::filesystem::exists(output.string() + ".partial"));
   }
+}
+
+// A change of anything that its bytes depend on keeps a run from being resumed.
+TEST(Calibration, AnInterruptedRunIsResumedOnlyAsItBegan) {
+  const test::TemporaryFolder folder;
+  const auto source = make_checkpoint(families()[0], folder.path() / "hf");
+  const auto output = folder.path() / "model.leq";
+  QuantizeOptions options = small_run("absmax", "int8");
+  options.act = ActChoice::online;
+  options.fold = smoothing_fold(0.5);
+  const auto negate = [](ImportedModel& model, std::string_view name) {
+    const auto found = std::ranges::find(model.tensors, name, &TensorInput::name);
+    ASSERT_NE(found, model.tensors.end()) << name;
+    found->read = [read = found->read](auto first, auto count, std::span<float> out) {
+      read(first, count, out);
+      for (float& value : out) value = -value;
+    };
+  };
+  QuantizeOptions stopped = options;
+  stopped.stop = [&] {
+    return std::filesystem::exists(output.string() + ".partial/block-00000.leq");
+  };
+  EXPECT_THROW(quantize_checkpoint(source, output, stopped), Error);
+  using Change = std::function<void(ImportedModel&, QuantizeOptions&)>;
+  const std::vector<std::pair<const char*, Change>> changes = {
+      {"gate", [&](auto& model, auto&) { negate(model, "layers.1.gate"); }},
+      {"norm", [&](auto& model, auto&) { negate(model, "layers.0.mlp_norm"); }},
+      {"embedding", [&](auto& model, auto&) { negate(model, "token_embedding"); }},
+      {"tokenizer", [](auto& model, auto&) { model.tokenizer.ignore_merges ^= true; }},
+      {"act", [](auto&, auto& own) { own.act = ActChoice::streaming; }},
+      {"alpha", [](auto&, auto& own) { own.fold = smoothing_fold(0.5004); }},
+      {"method", [](auto&, auto& own) { own.method = "smoothquant"; }},
+  };
+  for (const auto& [name, change] : changes) {
+    SCOPED_TRACE(name);
+    ImportedModel model = import_hf(source);
+    QuantizeOptions own = options;
+    change(model, own);
+    test::expect_error([&] { quantize_imported(model, output, own); },
+                       {"another model, text or other flags"});
+  }
+  bool resumed = false;
+  options.say = [&](const std::string& line) { resumed |= line.starts_with("resume"); };
+  quantize_checkpoint(source, output, options);
+  EXPECT_TRUE(resumed);
 }
 
 // Returns the input formats of the linears of a file, in order.

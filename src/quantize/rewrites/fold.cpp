@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "model/linear_sites.h"
 #include "quantize/linear_algebra/matrix.h"
@@ -231,7 +232,7 @@ FoldMethod smoothing_fold(std::optional<double> alpha) {
     if (!found.alpha) return {};
     return {std::move(found.scales)};
   };
-  return {"smoothquant, alpha " + (alpha ? fixed(*alpha, 3) : std::string("searched")), false,
+  return {"smoothquant, alpha " + (alpha ? Json(*alpha).dump() : std::string("searched")), false,
           choose};
 }
 

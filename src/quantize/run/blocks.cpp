@@ -252,8 +252,6 @@ std::vector<BlockTensor> BlockWork::finish() {
   return tensors;
 }
 
-constexpr std::int64_t kChecksumRows = 16;
-
 // The statistics that the plans of all block linears require together.
 Needs needs_of(const ModelConfig& config, const TensorPlanner& plan) {
   Needs all = Needs::nothing;
@@ -275,7 +273,6 @@ class Pipeline {
         config_(model.config),
         workers_(options.threads),
         needs_(needs_of(config_, options.plan)),
-        weights_(weights_checksum(model.config, model.tensors)),
         sequential_(runs_sequentially(config_, options)) {
     const bool of_fold = options.fold && options.fold->wants_hessian;
     once_ = {of_fold || (needs_ == Needs::hessian && !sequential_), kSampleTokens};
@@ -302,7 +299,6 @@ class Pipeline {
   const ModelConfig& config_;
   Workers workers_;
   const Needs needs_;
-  const std::string weights_;  // checksum of the checkpoint's weights
   const bool sequential_;
   StatisticsWanted once_;  // statistics to gather from the unquantized block
   CalibrationData data_;
@@ -503,8 +499,7 @@ FinishedBlocks Pipeline::run(const std::filesystem::path& folder) {
   const UnfinishedRun earlier = !options_.resume ? UnfinishedRun::replace
                                 : alone          ? UnfinishedRun::resume
                                                  : UnfinishedRun::refuse;
-  PartialRun partial(folder, run_identity(config_, weights_, options_, calibration), earlier,
-                     options_.say);
+  PartialRun partial(folder, run_identity(model_, options_, calibration), earlier, options_.say);
   try {
     quantize_all(&partial, hidden_on_disk);
   } catch (const std::exception&) {
@@ -545,23 +540,6 @@ bool wants_calibration(const ModelConfig& config, const QuantizeOptions& options
           ": this model normalizes its keys, so their mean cannot be ",
           "computed from their inputs; leave it out");
   return options.fold || options.measure_keys || needs_of(config, options.plan) != Needs::nothing;
-}
-
-std::string weights_checksum(const ModelConfig& config, std::span<const TensorInput> tensors) {
-  std::vector<float> values;
-  for (const TensorInput& tensor : tensors) {
-    for (const char* part : {"q", "o", "down", "experts.0.down"}) {
-      if (tensor.name != layer_tensor(0, part) &&
-          tensor.name != layer_tensor(config.layer_count() - 1, part)) {
-        continue;
-      }
-      const std::int64_t rows = std::min(kChecksumRows, tensor.shape[0]);
-      const std::size_t old = values.size();
-      values.resize(old + static_cast<std::size_t>(rows * tensor.shape[1]));
-      tensor.read(0, rows, std::span(values).subspan(old));
-    }
-  }
-  return checksum_text(checksum(std::as_bytes(std::span(values))));
 }
 
 FinishedBlocks quantize_blocks(const ImportedModel& model, const QuantizeOptions& options,

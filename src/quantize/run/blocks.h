@@ -78,11 +78,11 @@ class PartialRun {
   std::int64_t finished_ = 0;
 };
 
-// The identity of a run: everything that the bytes of the blocks depend on. `config` is that of the
-// written model, `weights` the checksum of the checkpoint's weights, `texts` describes the
-// calibration text as calibration_json does. options.plan must be set.
-std::string run_identity(const ModelConfig& config, const std::string& weights,
-                         const QuantizeOptions& options, const Json& texts);
+// The identity of a run: everything that the bytes of a file depend on, weights by some of their
+// rows. `texts` describes the calibration text as calibration_json does, the tokenizer its tokens.
+// options.plan must be set.
+std::string run_identity(const ImportedModel& model, const QuantizeOptions& options,
+                         const Json& texts);
 
 // Number of calibration windows of the interrupted run in `folder` (OUTPUT.partial, OUTPUT.search);
 // nullopt if there is none.
@@ -95,9 +95,6 @@ bool runs_sequentially(const ModelConfig& config, const QuantizeOptions& options
 
 // Whether blocks are rewritten or need statistics.
 bool wants_calibration(const ModelConfig& config, const QuantizeOptions& options);
-
-// Checksum of a few rows of the first and the last block, to distinguish checkpoints of one shape.
-std::string weights_checksum(const ModelConfig& config, std::span<const TensorInput> tensors);
 
 struct FinishedBlocks {
   std::optional<PartialRun> partial;  // set on the leader only

@@ -8,14 +8,17 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "format/leq_layout.h"
 #include "format/leq_writer.h"
 #include "model/linear_sites.h"
+#include "tokenizer/tokenizer.h"
 
 namespace leq {
 namespace {
 
 constexpr std::uint64_t kMaxIdentityBytes = 64 << 20;
 constexpr const char* kIdentityFile = "run.json";
+constexpr std::int64_t kChecksumRows = 4;
 
 PackedWeight packed_copy(const StoredTensor& tensor) {
   const WeightView& view = tensor.view;
@@ -59,6 +62,35 @@ TensorRecord record_of(const StoredTensor& tensor, const Json& records, const st
   record.loss_of_hessian = json_get<bool>(json, "loss_of_hessian", where);
   if (json.contains("loss")) record.loss = json_get<double>(json, "loss", where);
   return record;
+}
+
+std::string combined(const std::vector<std::uint64_t>& checksums) {
+  return checksum_text(checksum(std::as_bytes(std::span(checksums))));
+}
+
+// Of vectors and of a few rows, evenly spaced, of every other tensor: all are in reach, and a large
+// checkpoint is not read twice.
+std::string weights_checksum(std::span<const TensorInput> tensors) {
+  std::vector<std::uint64_t> checksums;
+  std::vector<float> values;
+  for (const TensorInput& tensor : tensors) {
+    const std::int64_t all = tensor.shape.front();
+    const bool matrix = tensor.shape.size() == 2;
+    const std::int64_t pieces = matrix ? std::min(kChecksumRows, all) : 1;
+    values.resize(static_cast<std::size_t>(tensor.shape.back()));
+    for (std::int64_t i = 0; i < pieces; ++i) {
+      tensor.read(i * all / pieces, matrix ? 1 : all, values);
+      checksums.push_back(checksum(std::as_bytes(std::span(values))));
+    }
+    if (tensor.drop) tensor.drop();
+  }
+  return combined(checksums);
+}
+
+std::string tokenizer_checksum(const TokenizerSpec& spec) {
+  std::vector<std::uint64_t> checksums;
+  for (const NamedBlob& table : tokenizer_tables(spec)) checksums.push_back(checksum(table.bytes));
+  return combined(checksums);
 }
 
 }  // namespace
@@ -150,19 +182,20 @@ std::vector<BlockTensor> PartialRun::load(std::int64_t layer) const {
 
 void PartialRun::remove() { work_.clear(); }
 
-std::string run_identity(const ModelConfig& config, const std::string& weights,
-                         const QuantizeOptions& options, const Json& texts) {
-  Json json = {{"config", config_to_json(config)},
-               {"weights", weights},
-               {"sequential", runs_sequentially(config, options)},
+std::string run_identity(const ImportedModel& model, const QuantizeOptions& options,
+                         const Json& texts) {
+  Json json = {{"config", config_to_json(model.config)},
+               {"weights", weights_checksum(model.tensors)},
+               {"tokenizer", tokenizer_checksum(model.tokenizer)},
+               {"sequential", runs_sequentially(model.config, options)},
                {"max_static_error", options.max_static_error},
                {"fold", options.fold ? options.fold->name : ""},
                {"texts", texts}};
-  for (const TensorSpec& spec : tensor_list(config)) {
-    if (!is_block_linear(spec.role)) continue;
+  for (const TensorSpec& spec : tensor_list(model.config)) {
     const TensorPlan plan = options.plan(spec.name, spec.role);
     json["plan"][spec.name] = {scheme_name(plan.scheme), act_name(plan.act),
-                               plan.method != nullptr ? plan.method->name : "absmax"};
+                               online_mode_name(plan.online_mode),
+                               plan.method != nullptr ? plan.method->name : "absmax", plan.label};
   }
   return json.dump();
 }

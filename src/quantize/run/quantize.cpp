@@ -283,8 +283,7 @@ std::string checkpoint_identity(const ImportedModel& model, const QuantizeOption
                        {"length", text.length},
                        {"seed", text.seed}};
   const QuantizeOptions options = with_plan(request, model.config);
-  return run_identity(model.config, weights_checksum(model.config, model.tensors), options,
-                      Json::array({source}));
+  return run_identity(model, options, Json::array({source}));
 }
 
 void keep_types(const ImportedModel& model, QuantizeOptions& options) {

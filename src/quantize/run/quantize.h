@@ -196,7 +196,7 @@ QuantizeResult quantize_imported(const ImportedModel& model, const std::filesyst
                                  const QuantizeOptions& options);
 
 // The identity by which an interrupted run with these options is resumed (run_identity in
-// blocks.h); it includes the calibration request, not its tokens.
+// blocks.h); it includes the calibration request and the tokenizer.
 std::string checkpoint_identity(const ImportedModel& model, const QuantizeOptions& options);
 
 // The minimum size in bytes of all tensors in a file with these options, and that of the linears in
