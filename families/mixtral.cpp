@@ -7,7 +7,8 @@ namespace leq {
 extern const Family kMixtral;
 const Family kMixtral = [] {
   Family family = llama_like("Mixtral", "mixtral", "MixtralForCausalLM");
-  family.defaults = R"({"max_position_embeddings": 131072, "rms_norm_eps": 1e-5})";
+  family.defaults =
+      R"({"max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 1e6})";
   family.windows = WindowRule::named;
   family.experts = ExpertKeys{.experts = "num_local_experts",
                               .active = "num_experts_per_tok",

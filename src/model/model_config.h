@@ -47,8 +47,8 @@ struct RopeScaling {
   double high_freq_factor = 4.0;      // llama3
   std::int64_t original_context = 0;  // original_max_position_embeddings; 0 = not given
   double attention_factor = 0.0;      // yarn and longrope; 0 = not given
-  double beta_fast = 32.0;            // yarn
-  double beta_slow = 1.0;             // yarn
+  double beta_fast = 32.0;            // yarn; 0 = not given
+  double beta_slow = 1.0;             // yarn; 0 = not given
   double mscale = 0.0;                // yarn; 0 = not given
   double mscale_all_dim = 0.0;        // yarn; 0 = not given
   double rotated = 1.0;               // proportional: share of the pairs that are rotated

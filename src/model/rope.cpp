@@ -57,8 +57,9 @@ float scale_yarn(std::vector<float>& inv_freq, const ModelConfig& config, const 
     return dim * std::log(original / (rotations * 2.0 * std::numbers::pi)) /
            (2.0 * std::log(rope.theta));
   };
-  double low = correction(scaling.beta_fast);
-  double high = correction(scaling.beta_slow);
+  const RopeScaling usual;
+  double low = correction(scaling.beta_fast > 0 ? scaling.beta_fast : usual.beta_fast);
+  double high = correction(scaling.beta_slow > 0 ? scaling.beta_slow : usual.beta_slow);
   if (scaling.truncate) {
     low = std::floor(low);
     high = std::ceil(high);

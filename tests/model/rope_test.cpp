@@ -91,6 +91,16 @@ TEST(Rope, YarnEndsAreExtrapolatedAndInterpolated) {
   for (int i = 1; i < 32; ++i) EXPECT_LT(rope.inv_freq[i], rope.inv_freq[i - 1]);
 }
 
+TEST(Rope, YarnTakesABetaOfZeroAsNotGiven) {
+  RopeScaling scaling;
+  scaling.kind = RopeScalingKind::yarn;
+  scaling.factor = 4.0;
+  scaling.original_context = 2048;
+  const auto usual = frequencies(config_with(scaling), 8192);
+  scaling.beta_fast = scaling.beta_slow = 0;
+  EXPECT_EQ(frequencies(config_with(scaling), 8192).inv_freq, usual.inv_freq);
+}
+
 TEST(Rope, YarnTakesAGivenAttentionFactorAndMscale) {
   RopeScaling scaling;
   scaling.kind = RopeScalingKind::yarn;
