@@ -6,8 +6,11 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <ostream>
+#include <ranges>
+#include <unordered_set>
 
 #include "base/error.h"
+#include "base/json_repair.h"
 #include "base/text.h"
 
 namespace leq {
@@ -22,6 +25,16 @@ class JsonParser : public nlohmann::json_sax<nlohmann::json> {
     nlohmann::json::sax_parse(text_.begin(), text_.end(), this);
     return std::move(root_);
   }
+  // What the text says before its end or its first error.
+  Json parse_as_far_as_valid() {
+    repairs_ = true;
+    nlohmann::json::sax_parse(text_.begin(), text_.end(), this);
+    if (awaits_value_) open_object().members.pop_back();
+    for (; !open_.empty(); open_.pop_back()) {
+      if (open_.back()->is_object()) index_members();
+    }
+    return std::move(root_);
+  }
 
   bool null() override { return add(nullptr); }
   bool boolean(bool value) override { return add(value); }
@@ -34,14 +47,30 @@ class JsonParser : public nlohmann::json_sax<nlohmann::json> {
   bool start_object(std::size_t) override { return open(Json::object()); }
   bool key(string_t& name) override {
     open_object().members.emplace_back(name, Json());
-    return true;
+    return awaits_value_ = true;
   }
   bool end_array() override {
     open_.pop_back();
     return true;
   }
   bool end_object() override {
+    index_members();
+    open_.pop_back();
+    return true;
+  }
+  bool parse_error(std::size_t offset, const std::string&,
+                   const nlohmann::detail::exception& error) override {
+    if (repairs_) return false;
+    const bool syntax = dynamic_cast<const nlohmann::json::parse_error*>(&error) != nullptr;
+    // `offset` counts the bytes read, with the one that is wrong.
+    fail(source_, ": invalid JSON at offset ", offset - 1, " of ", text_.size(), " bytes",
+         syntax ? "" : ": a number that is too large");
+  }
+
+ private:
+  void index_members() {
     auto& [members, by_name] = open_object();
+    if (repairs_) keep_last_of_equal(members);
     members.shrink_to_fit();
     by_name.resize(members.size());
     std::iota(by_name.begin(), by_name.end(), 0u);
@@ -50,22 +79,21 @@ class JsonParser : public nlohmann::json_sax<nlohmann::json> {
     std::ranges::sort(by_name, {}, name);
     const auto twice = std::ranges::adjacent_find(by_name, {}, name);
     if (twice != by_name.end()) fail(source_, ": duplicate key \"", printable(name(*twice)), "\"");
-    open_.pop_back();
-    return true;
   }
-  bool parse_error(std::size_t offset, const std::string&,
-                   const nlohmann::detail::exception& error) override {
-    const bool syntax = dynamic_cast<const nlohmann::json::parse_error*>(&error) != nullptr;
-    // `offset` counts the bytes read, with the one that is wrong.
-    fail(source_, ": invalid JSON at offset ", offset - 1, " of ", text_.size(), " bytes",
-         syntax ? "" : ": a number that is too large");
+  static void keep_last_of_equal(std::vector<Json::Member>& members) {
+    std::unordered_set<std::string> later;
+    std::vector<Json::Member> kept;
+    for (auto& member : std::views::reverse(members)) {
+      if (later.insert(member.first).second) kept.push_back(std::move(member));
+    }
+    std::ranges::reverse(kept);
+    members = std::move(kept);
   }
-
- private:
   bool add(Json value) {
     require(++values_ <= max_values_, source_, ": JSON of more than ", max_values_,
             " values; no such file needs so many, it may be damaged");
     place() = std::move(value);
+    awaits_value_ = false;
     return true;
   }
   bool open(Json container) {
@@ -89,13 +117,15 @@ class JsonParser : public nlohmann::json_sax<nlohmann::json> {
   std::string_view text_, source_;
   std::uint64_t max_values_;
   std::uint64_t values_ = 0;
+  bool repairs_ = false;
+  bool awaits_value_ = false;  // after a key
 };
 
 namespace {
 
 // Checks the nesting before the parser recurses or allocates, and refuses NUL characters, which the
-// parser takes for the end of the text.
-void check_shape(std::string_view text, std::string_view source) {
+// parser takes for the end of the text. Returns whether the text ends within a string.
+bool check_shape(std::string_view text, std::string_view source) {
   int depth = 0;
   bool in_string = false;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -117,6 +147,7 @@ void check_shape(std::string_view text, std::string_view source) {
               " bytes: a byte 0");
     }
   }
+  return in_string;
 }
 
 // Writes containers itself and leaves numbers and strings to nlohmann, whose containers allocate
@@ -400,6 +431,17 @@ Json parse_json(std::string_view text, std::string_view source, const JsonLimits
           limits.bytes, " are accepted");
   check_shape(text, source);
   return JsonParser(text, source, limits.values).parse();
+}
+
+Json repaired_object(std::string_view text) {
+  try {
+    const bool in_string = check_shape(text, "");
+    const std::string closed = std::string(text) + (in_string ? "\"" : "");
+    Json json = JsonParser(closed, "", JsonLimits().values).parse_as_far_as_valid();
+    if (json.is_object()) return json;
+  } catch (const Error&) {  // nested too deep
+  }
+  return Json::object();
 }
 
 const Json& JsonNode::value() const {

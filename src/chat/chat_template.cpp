@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/json_repair.h"
 #include "base/text.h"
 #include "chat/jinja/interpreter.h"
 
@@ -33,8 +34,9 @@ struct NamedFormat {
 namespace {
 
 // The form in which a template gets the arguments of earlier tool calls: most templates convert an
-// object to JSON themselves, some concatenate a string with other text.
-enum class ToolArguments : std::uint8_t { objects, texts };
+// object to JSON themselves, some concatenate a string with other text. A string that is no object
+// of JSON stays one, as in Jinja, unless it is repaired.
+enum class ToolArguments : std::uint8_t { objects, texts, repaired };
 
 struct JinjaInput {
   JsonNode messages = {}, tools = {}, variables = {};  // as in ChatRequest
@@ -337,9 +339,13 @@ Value call_with_arguments(Context& context, const Value& call, ToolArguments sty
   Value shown = *arguments;
   if (style == ToolArguments::texts && shown.is_dict()) {
     shown = context.heap.text(Text::foreign(jinja::to_json(context, shown, {})));
+  } else if (style == ToolArguments::repaired && !shown.is_dict()) {
+    const Json tree = repaired_object(shown.is_text() ? shown.bytes() : "");
+    shown = value_of(context, tree);
   } else if (style == ToolArguments::objects && shown.is_text()) {
     try {
-      const Json tree = parse_json(shown.bytes(), "arguments");
+      const bool none = trim(shown.bytes()).empty();
+      const Json tree = none ? Json::object() : parse_json(shown.bytes(), "arguments");
       if (tree.is_object()) shown = value_of(context, tree);
     } catch (const Error&) {
       // On invalid JSON the template gets the string unchanged.
@@ -535,7 +541,7 @@ std::vector<ChatMessage> plain_messages(JsonNode messages, std::string_view form
     const std::string place =
         "chat template " + std::string(format) + ": message " + std::to_string(plain.size());
     require(role.is_string(), place, ": expected a role");
-    require(!message.find("tool_calls") && role.text() != "tool", place,
+    require(message.find("tool_calls").size() == 0 && role.text() != "tool", place,
             ": tools are not supported by this format; use the model's own template");
     std::string text;
     if (content.is_array()) {
@@ -554,8 +560,8 @@ std::vector<ChatMessage> plain_messages(JsonNode messages, std::string_view form
 }
 
 // Some templates concatenate a content, the arguments of earlier calls or a tool's description with
-// text, or expect tools. If plain rendering fails, variants with strings are tried. If all fail,
-// the first error is reported.
+// text, or expect tools. If plain rendering fails, variants with strings are tried, then with what
+// can be read of arguments that are invalid. If all fail, the first error is reported.
 std::vector<TextPart> render_adapted(const JinjaTemplate& jinja, JinjaInput input) {
   bool has_calls = false, has_no_content = false;
   for (const JsonNode message : input.messages) {
@@ -573,6 +579,11 @@ std::vector<TextPart> render_adapted(const JinjaTemplate& jinja, JinjaInput inpu
   add(has_calls, [](JinjaInput& one) { one.arguments = ToolArguments::texts; });
   add(has_no_content, [](JinjaInput& one) { one.null_is_empty = true; });
   add(true, [](JinjaInput& one) { one.full_tools = true; });
+  for (std::size_t i = 0, count = has_calls ? variants.size() : 0; i < count; ++i) {
+    if (variants[i].arguments != ToolArguments::objects) continue;
+    variants.push_back(variants[i]);
+    variants.back().arguments = ToolArguments::repaired;
+  }
   std::optional<Error> first;
   for (const JinjaInput& variant : variants) {
     try {

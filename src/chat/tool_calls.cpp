@@ -546,7 +546,7 @@ bool ReplyReader::read_xml_head() {
   if (name.empty()) return treat_as_content();
   begin_call(name, first + end + 1);
   add_arguments("{");
-  any_parameter_ = false;
+  keys_.clear();
   place_ = Place::parameters;
   return true;
 }
@@ -650,21 +650,24 @@ bool ReplyReader::read_parameters() {
   const std::string key(
       trim(std::string_view(held_).substr(kParameter.size(), open - kParameter.size())));
   const JsonNode property = schema().find("properties").find(key);
-  if (property && text_use(property, schema()) == TextUse::allowed &&
+  // The first of equal keys counts, because it may have been streamed.
+  const bool is_new = !keys_.contains(key);
+  const std::string begin = (keys_.empty() ? "" : ", ") + Json(key).dump_any() + ": ";
+  if (is_new && property && text_use(property, schema()) == TextUse::allowed &&
       !allows_null(property, schema())) {
     if (open + 1 == held_.size()) return false;
-    add_arguments((any_parameter_ ? ", " : "") + Json(key).dump_any() + ": \"");
+    add_arguments(begin + "\"");
     held_.erase(0, open + (held_[open + 1] == '\n' ? 2 : 1));
-    any_parameter_ = in_text_ = true;
+    keys_.insert(key);
+    in_text_ = true;
     return true;
   }
   if (end == std::string::npos) return false;
   std::string_view value = std::string_view(held_).substr(open + 1, end - open - 1);
   if (value.starts_with('\n')) value.remove_prefix(1);
   if (value.ends_with('\n')) value.remove_suffix(1);
-  add_arguments((any_parameter_ ? ", " : "") + Json(key).dump_any() + ": " +
-                argument_value(key, value));
-  any_parameter_ = true;
+  if (is_new) add_arguments(begin + argument_value(key, value));
+  keys_.insert(key);
   held_.erase(0, end + kParameterEnd.size());
   return true;
 }

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -191,9 +192,10 @@ class ReplyReader {
   bool ended_ = false;
   bool python_ = false;
   JsonDepth depth_, rest_;
-  bool any_parameter_ = false, in_text_ = false;  // in_text_: within a parameter that is a text
-  std::string brackets_;                          // gemma: those that are open
-  bool at_key_ = false;                           // gemma: a key of an object comes next
+  std::set<std::string> keys_;  // xml: of the parameters so far
+  bool in_text_ = false;        // within a parameter that is a text
+  std::string brackets_;        // gemma: those that are open
+  bool at_key_ = false;         // gemma: a key of an object comes next
   bool reasoning_ = false, any_reasoning_ = false;
   CallBody body_ = CallBody::unknown;
   Channel channel_ = Channel::content;

@@ -336,34 +336,6 @@ std::string sent_event(std::string_view name, std::string_view json) {
   return "event: " + std::string(name) + "\n" + sent_event(json);
 }
 
-Json completed_object(std::string_view text) {
-  std::string closers, closers_before;  // of the brackets that are open, the innermost first
-  std::size_t before = 0;               // the end of the last whole member or element
-  bool in_string = false, escaped = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      in_string = escaped || c != '"';
-      escaped = !escaped && c == '\\';
-      continue;
-    }
-    in_string = c == '"';
-    if (c == '}' || c == ']') closers.erase(0, 1);
-    if (c == '{' || c == '[') closers.insert(closers.begin(), c == '{' ? '}' : ']');
-    if (c != ',' && c != '{' && c != '[') continue;
-    before = c == ',' ? i : i + 1;
-    closers_before = closers;
-  }
-  const std::string open = std::string(text) + (in_string ? "\"" : "") + closers;
-  for (const std::string& one : {open, std::string(text.substr(0, before)) + closers_before}) {
-    try {
-      if (Json object = parse_json(one, "the call"); object.is_object()) return object;
-    } catch (const Error&) {  // the text ends within a name, a number, a word or an escape
-    }
-  }
-  return Json::object();
-}
-
 std::string time_text(std::int64_t seconds_since_1970) {
   const std::time_t time = seconds_since_1970;
   std::tm utc = {};

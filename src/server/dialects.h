@@ -205,9 +205,6 @@ std::string shown_name(std::string_view space, std::string_view name);
 // A server-sent event with its data, and with "event: NAME" unless the name is empty.
 std::string sent_event(std::string_view name, std::string_view json);
 std::string sent_event(std::string_view json);
-// The object of a call's arguments. If the reply was cut off in them, what there is of them: open
-// strings and brackets are closed, a value that is no whole one is left out.
-Json completed_object(std::string_view arguments);
 // A time in UTC as in "2026-11-28T18:00:00Z" (RFC 3339).
 std::string time_text(std::int64_t seconds_since_1970);
 // A random id of letters and digits.

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "base/json_repair.h"
 #include "base/text.h"
 #include "server/dialects.h"
 
@@ -252,7 +253,7 @@ class MessagesWriter : public ItemWriter {
       content.push_back({{"type", "tool_use"},
                          {"id", tool_use_id(call)},
                          {"name", call.client_name()},
-                         {"input", completed_object(call.arguments)}});
+                         {"input", repaired_object(call.arguments)}});
     }
     say_up_to(choice.content.size());
     Json json = message_json(choice, std::move(content));

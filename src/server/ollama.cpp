@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "base/json_repair.h"
 #include "base/text.h"
 #include "server/dialects.h"
 
@@ -159,7 +160,7 @@ class OllamaWriter : public ReplyWriter {
     Json calls = Json::array();
     for (const Choice::Call& call : choice.calls) {
       calls.push_back(Json::object(
-          {{"function", {{"name", call.name}, {"arguments", completed_object(call.arguments)}}}}));
+          {{"function", {{"name", call.name}, {"arguments", repaired_object(call.arguments)}}}}));
     }
     return calls;
   }

@@ -1,5 +1,6 @@
 // Tests the limits and errors of the JSON reader.
 #include "base/json.h"
+#include "base/json_repair.h"
 
 #include <gtest/gtest.h>
 
@@ -246,6 +247,27 @@ TEST(JsonNode, IsAValueOrNothing) {
   EXPECT_STREQ(root.find("x").type_name(), "number");
   EXPECT_NE(error_of([&] { nothing.text(); }), "");
   EXPECT_NE(error_of([&] { root.find("n").text(); }), "");
+}
+
+TEST(RepairedObject, IsWhatCanBeReadOfATextThatIsNone) {
+  const std::pair<std::string, std::string> cases[] = {
+      {R"({"a":1,"b":[2,{"c":"d)", R"({"a":1,"b":[2,{"c":"d"}]})"},
+      {R"({"a":1,"b)", R"({"a":1})"},
+      {R"({"a":1,"b":)", R"({"a":1})"},
+      {R"({"a":1,"b":tru)", R"({"a":1})"},
+      {R"({"a":[1,"x\)", R"({"a":[1]})"},
+      {R"({"a":1,"b":"\ud83d","c":2})", R"({"a":1})"},
+      {R"({"b":3,"a":{"x":1,"y":0,"x":2},"b":4})", R"({"a":{"y":0,"x":2},"b":4})"},
+      {R"({"a":{"x":1,"x":2)", R"({"a":{"x":2}})"},
+      {R"({"a":1} and more)", R"({"a":1})"},
+      {R"(["a"])", "{}"},
+      {"", "{}"},
+      {std::string(kMaxJsonDepth, '[').insert(0, R"({"a":)"), "{}"},
+  };
+  for (const auto& [text, read] : cases) {
+    const Json found = repaired_object(text), expected = parse_json(read, "t");
+    EXPECT_EQ(JsonNode(found).dump(), JsonNode(expected).dump()) << text;
+  }
 }
 
 TEST(Json, TextThatIsNoUtf8IsRefusedOrReplaced) {

@@ -55,6 +55,36 @@ TEST(AdaptedChat, IsWhatJinjaMakesOfOneThatTheTemplateTakes) {
   }
 }
 
+// Clients send back what a model wrote, and "" for a call without arguments.
+TEST(AdaptedChat, ArgumentsThatAreNoObjectRefuseNoConversation) {
+  LEQ_SHARED_OR_SKIP(folder, "data/chat/templates");
+  const char* templates[] = {"Qwen3-Coder", "Qwen3.5-4B", "Qwen-Qwen3-0.6B",
+                             "meta-llama-Llama-3.1-8B-Instruct",
+                             "meta-llama-Llama-3.3-70B-Instruct"};
+  const std::pair<Json, std::string> cases[] = {{"", ""},
+                                                {" ", ""},
+                                                {nullptr, ""},
+                                                {"[7]", ""},
+                                                {"{\"x\":", ""},
+                                                {R"({"x":7,"y":"\ud83d"})", "7"},
+                                                {R"({"x":6,"x":7})", "7"}};
+  for (const char* name : templates) {
+    const std::string jinja = read_file(folder / (std::string(name) + ".jinja"), 1 << 20);
+    for (const auto& [arguments, read] : cases) {
+      Json sent = parse_json(
+          R"({"messages":[{"role":"user","content":"?"},{"role":"assistant","content":null,
+              "tool_calls":[{"id":"1","type":"function","function":{"name":"f"}}]},
+              {"role":"tool","tool_call_id":"1","content":"!"},
+              {"role":"user","content":"go on"}]})",
+          "sent");
+      sent["messages"][1]["tool_calls"][0]["function"]["arguments"] = arguments;
+      const std::string text = shown(jinja, sent).text;
+      EXPECT_NE(text.find("go on"), std::string::npos) << name << arguments.dump();
+      EXPECT_NE(text.find(read), std::string::npos) << text;
+    }
+  }
+}
+
 TEST(AdaptedChat, IsTheClientsOwnWhereTheTemplateTakesIt) {
   const std::string any =
       "{% for m in messages %}{{ m.role ~ m.content ~ (m.tool_calls | default([]) | tojson) }}"

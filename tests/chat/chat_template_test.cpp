@@ -306,6 +306,16 @@ TEST(ChatTemplate, RefusesConversationsByMessageAndRole) {
             std::string::npos);
 }
 
+TEST(ChatTemplate, NamedFormatsTakeAMessageWithoutCalls) {
+  const auto chatml = ChatTemplate::by_name("chatml");
+  for (const char* calls : {"null", "[]"}) {
+    const Json messages = parse_json(
+        R"([{"role":"user","content":"?","tool_calls":)" + std::string(calls) + "}]", "messages");
+    EXPECT_EQ(joined(chatml.render(ChatRequest{.messages = messages}, {})),
+              render(chatml, {{"user", "?"}}));
+  }
+}
+
 TEST(ChatTemplate, ThinkingModelsCanBeToldNotTo) {
   for (const char* name : {"qwen3", "qwen3-simple"}) {
     const auto chat = ChatTemplate::by_name(name);

@@ -135,6 +135,12 @@ const std::vector<Recorded>& replies() {
        {"", "I do.", {{"f", "{\"x\": \"5\", \"y\": 5, \"z\": \"a\\nb < c\"}"}, {"g", "{}"}}},
        "",
        R"([{"function": {"name": "f", "parameters": {"properties": {"x": {"type": "string"}, "y": {"type": "integer"}}}}}])"},
+      {xml,  // equal keys would be no JSON
+       "<function=f>\n<parameter=x>\n5\n</parameter>\n<parameter=y>\n5\n</parameter>\n"
+       "<parameter=x>\n6\n</parameter>\n<parameter=y>\n6\n</parameter>\n</function>",
+       {"", "", {{"f", "{\"x\": \"5\", \"y\": 5}"}}},
+       "",
+       R"([{"function": {"name": "f", "parameters": {"properties": {"x": {"type": "string"}}}}}])"},
       {xml,
        "<function=f>\n<parameter=a>\n1\n</parameter>\n</function>",
        {"", "", {{"f", "{\"a\": 1}"}}}},
