@@ -177,7 +177,7 @@ void remove_leftovers(const fs::path& target) {
     if (!name.starts_with(begin)) continue;
     const std::string_view end = std::string_view(name).substr(begin.size());
     const std::size_t dash = end.find('-');
-    if (dash != end.npos && parse_int(end.substr(dash + 1)).value_or(-1) < 0) continue;
+    if (dash == end.npos || parse_int(end.substr(dash + 1)).value_or(-1) < 0) continue;
     const auto process = parse_int(end.substr(0, dash));
     const bool is_number = process && *process > 0 && *process <= std::numeric_limits<pid_t>::max();
     if (is_number && !is_another(*process)) remove_leftover(folder_of(target) / name);
@@ -413,6 +413,8 @@ void AtomicFile::commit() {
       fail(ErrorKind::io, named.string(), ": cannot name the file: ", std::strerror(errno));
     temporary_ = std::move(named);  // a failed copy would leave the file behind
   }
+  struct stat before = {};
+  if (::stat(target_.c_str(), &before) == 0) ::fchmod(descriptor_, before.st_mode & 0777);
   if (::rename(temporary_.c_str(), target_.c_str()) != 0)
     fail(ErrorKind::io, name, ": cannot rename into place: ", std::strerror(errno));
   temporary_.clear();

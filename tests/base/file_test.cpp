@@ -308,6 +308,16 @@ TEST(AtomicFile, WithoutCommitNothingIsLeftAndAnOldFileStays) {
   EXPECT_EQ(folder.names(), std::vector<std::string>{"model.leq"});
 }
 
+// Nobody else may read a private file after it is written anew.
+TEST(AtomicFile, KeepsWhoMayReadTheFileThatItReplaces) {
+  const test::TemporaryFolder folder;
+  const fs::path target = folder.path() / "chat.json";
+  folder.write("chat.json", "old");
+  fs::permissions(target, fs::perms::owner_read | fs::perms::owner_write);
+  AtomicFile(target).commit();
+  EXPECT_EQ(fs::status(target).permissions(), fs::perms::owner_read | fs::perms::owner_write);
+}
+
 // Returns the id of a process that has ended.
 pid_t ended_process() {
   const pid_t child = ::fork();
@@ -319,13 +329,11 @@ pid_t ended_process() {
 TEST(AtomicFile, RemovesWhatKilledProcessesLeft) {
   const test::TemporaryFolder folder;
   const std::string begin = "model.leq.tmp", dead = std::to_string(ended_process());
-  for (const std::string& name :
-       {begin + dead, begin + dead + "-7", begin + std::to_string(::getpid()),
-        begin + std::to_string(::getpid()) + "-0"}) {
+  for (const std::string& name : {begin + dead + "-7", begin + std::to_string(::getpid()) + "-0"}) {
     folder.write(name, "half a model");
   }
-  // Temporary files that must stay: of a living process, without a process id, of another target.
-  std::vector<std::string> others = {begin + std::to_string(::getppid()),
+  // Files that must stay: of a living process, of another target, without both numbers.
+  std::vector<std::string> others = {begin + dead,
                                      begin,
                                      begin + "x",
                                      begin + "-" + dead,
@@ -335,10 +343,10 @@ TEST(AtomicFile, RemovesWhatKilledProcessesLeft) {
                                      begin + std::to_string(::getppid()) + "-1",
                                      begin + "0",
                                      begin + dead + "00000000000",
-                                     "other.leq.tmp" + dead,
+                                     "other.leq.tmp" + dead + "-7",
                                      "model.leq"};
   for (const std::string& name : others) folder.write(name, "stays");
-  others.push_back(begin + std::to_string(ended_process()));
+  others.push_back(begin + std::to_string(ended_process()) + "-7");
   fs::create_directory(folder.path() / others.back());
   std::ranges::sort(others);
   AtomicFile file(folder.path() / "model.leq");
@@ -350,7 +358,7 @@ TEST(AtomicFile, RemovesWhatKilledProcessesLeft) {
 // The writing process may be alive in another container or machine, where its id is valid.
 TEST(AtomicFile, LeavesWhatALivingOneWrites) {
   const test::TemporaryFolder folder;
-  const fs::path name = folder.path() / ("model.leq.tmp" + std::to_string(ended_process()));
+  const fs::path name = folder.path() / ("model.leq.tmp" + std::to_string(ended_process()) + "-0");
   {
     AtomicFile living(folder.path() / "model.leq");
     for (const auto& open : fs::directory_iterator("/proc/self/fd")) {
