@@ -136,6 +136,11 @@ class Windows(unittest.TestCase):
         self.assertTrue(mmlu.context.endswith("about a b.\n\nq\nA. x\nB. y\nAnswer:"))
         with self.assertRaisesRegex(leq.InputError, "q.jsonl: line 1: no form of a question"):
             read({"a": 1})
+        for line in ({"context": 5, "choices": ["a", "b"], "label": 0}, {"goal": "g", "sol1": 5, "sol2": "b", "label": 1}):
+            with self.assertRaisesRegex(leq.InputError, "q.jsonl: line 1: expected a text, found 5"):
+                read(line)
+        with self.assertRaisesRegex(leq.InputError, "q.jsonl: line 1: .*surrogates not allowed"):
+            read({"context": "\ud800", "choices": ["a", "b"], "label": 0})
 
     def test_log_likelihoods_of_transformers(self):
         """Of AutoModelForCausalLM in float32: the tokens of a choice after its context."""
@@ -292,6 +297,17 @@ class Comparison(unittest.TestCase):
         files = self.found["file"]
         self.assertEqual(files["simquant:4"]["bits_per_weight"], files["base"]["bits_per_weight"])
         self.assertEqual(files["base"]["type"], "bf16")
+
+    def test_files_of_questions_with_one_name_are_told_apart(self):
+        lines = (STORY / "choices.jsonl").read_text().splitlines(keepends=True)
+        paths = [WORK / folder / "test.jsonl" for folder in ("a", "b")]
+        for path, count in zip(paths, (1, 2)):
+            path.parent.mkdir()
+            path.write_text("".join(lines[:count]))
+        found, _ = compare(job_of("names", "--parts", "none", "--choices", paths[0], "--choices", paths[1],
+                                  methods="absmax:int8"))
+        self.assertEqual(found["tasks"], list(map(str, paths)))
+        self.assertEqual([found[f"choices {path}"]["base"]["questions"] for path in paths], [1, 2])
 
     def test_a_finished_run_measures_nothing_again(self):
         again, _ = compare(job_of("report", "--choices", STORY / "choices.jsonl"))
@@ -534,8 +550,15 @@ class Command(unittest.TestCase):
         self.assertEqual(left, names)
 
     def test_variables(self):
-        code, _, error = self.run_it(*words("refused"), LEQ_ARG_QUESTIONS="y")
-        self.assertIn("--questions: expected a whole number", error)
+        given = words("refused")
+        del given[3:5]  # --join
+        for name, value, part in (("QUESTIONS", "y", "--questions: expected a whole number"),
+                                  ("JOIN", "no", "LEQ_ARG_JOIN: expected hf | none, found 'no'"),
+                                  ("PROTOCOL", "hg", "LEQ_ARG_PROTOCOL: expected hf | hf-stride | llamacpp-512, found 'hg'"),
+                                  ("QUICK", "maybe", "LEQ_ARG_QUICK: expected 1 | 0 (")):
+            code, _, error = self.run_it(*given, **{"LEQ_ARG_" + name: value})
+            self.assertEqual((code, error.count("\n")), (1, 1), error)
+            self.assertIn(part, error)
 
 
 class Hybrid(unittest.TestCase):

@@ -1,12 +1,11 @@
 """leq-compare: the command line."""
 
 import argparse
-import os
 import re
 import sys
 from pathlib import Path
 
-from .. import __version__, errors, quantize
+from .. import __version__, environment, errors, quantize
 
 _CACHES = ("f32", "f16", "int8", "int4", "simq8", "simq4", "simq2")
 _ACTS = ("auto", "none", "row", "g128", "g32", "tensor", "online")
@@ -145,10 +144,7 @@ def job_of(words):
     """The Job of a command line; raises leq.Error."""
     from .measure import Job, Sizes, quick_sizes
     made = parser()
-    for action in made._actions:
-        if (value := os.environ.get(f"LEQ_ARG_{action.dest.upper()}")) is not None and action.option_strings:
-            made.set_defaults(**{action.dest: value in ("1", "true", "on", "yes") if action.nargs == 0 else
-                                 [value] if action.dest == "choices" else value})
+    environment.set_defaults(made)
     given = made.parse_intermixed_args(words)
     if len(given.checkpoint) > 1:
         raise errors.SettingError(f"unexpected argument '{given.checkpoint[1]}'; see leq-compare --help")

@@ -360,7 +360,9 @@ class Comparison:
 
     def __init__(self, job, plans=(), say=print, progress=lambda done, total, step: None):
         self.job, self.say, self.progress = job, say, progress
-        self.tasks = {path.stem: text.read_questions(path, job.sizes.questions) for path in job.choices}
+        stems = [path.stem for path in dict.fromkeys(job.choices)]
+        self.tasks = {path.stem if stems.count(path.stem) == 1 else str(path):
+                      text.read_questions(path, job.sizes.questions) for path in job.choices}
         self.bench, self.steps = Bench(job), []
         everything = [Candidate(BASE, BASE), *job.candidates]
         for candidate in everything:

@@ -192,6 +192,12 @@ class Question:
     choices: list
     answer: int
 
+    def __post_init__(self):
+        for one in (self.context, *self.choices):
+            if not isinstance(one, str):
+                raise ValueError(f"expected a text, found {one!r}")
+            one.encode()  # raises a ValueError
+
 
 def _clean(text):
     text = text.strip().replace(" [title]", ". ")

@@ -7,10 +7,9 @@ import shlex
 import sys
 import time
 
-from .. import __version__, errors
+from .. import __version__, environment, errors
 
 _GRAPH_ONLY = ("target", "past", "tokens", "opset", "ctx-size")
-_SWITCH = {**dict.fromkeys(("1", "true", "on", "yes"), True), **dict.fromkeys(("0", "false", "off", "no"), False)}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -75,16 +74,7 @@ def _parser():
 def _parse(words):
     """The options that were given, by their long names, and the model's path."""
     parser = _parser()
-    for action in parser._actions:
-        name = action.dest.upper()
-        if action.option_strings and f"LEQ_ARG_{name}" in os.environ:
-            value = os.environ[f"LEQ_ARG_{name}"]
-            if isinstance(action, argparse.BooleanOptionalAction):
-                if value not in _SWITCH:
-                    raise errors.SettingError(f"LEQ_ARG_{name}: expected 1 | 0 (true | false, on | off, yes | no), "
-                                              f"found '{value}'")
-                value = _SWITCH[value]
-            parser.set_defaults(**{action.dest: value})
+    environment.set_defaults(parser)
     given = vars(parser.parse_intermixed_args(words))
     models = given.pop("model")
     given = {name.replace("_", "-"): value for name, value in given.items() if value is not None}
