@@ -358,11 +358,12 @@ class BadInput(unittest.TestCase):
             out = self.folder / f"out{len(words)}"
             self.assertEqual(run(story("int8"), "-o", out, *words)[0], 0)
             before = {path.name: path.read_bytes() for path in out.iterdir() if path.name != last}
-            for folder in (out, self.folder / "new"):
+            for folder in (out, self.folder / "new/in/new"):
                 made = subprocess.run([sys.executable, "-m", "leq.export.cli", story("int8"), "-o", folder, *words],
                                       capture_output=True, text=True, preexec_fn=lambda: resource.setrlimit(
                                           resource.RLIMIT_FSIZE, (1 << 20, 1 << 20)))
                 self.assertEqual((made.returncode, made.stderr.count("\n")), (1, 1), made.stderr)
+                self.assertRegex(made.stderr, f"leq-export: error: {folder}/model.[.a-z]+: File too large")
             self.assertFalse((self.folder / "new").exists())
             # Without the last file the folder is incomplete; the others are those of the earlier export.
             self.assertEqual({path.name: path.read_bytes() for path in out.iterdir()}, before)

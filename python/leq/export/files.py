@@ -60,10 +60,13 @@ class AtomicFile:
     def __enter__(self):
         return self
 
-    def __exit__(self, *_):
-        self._file.close()
+    def __exit__(self, _, failure, *__):
+        with contextlib.suppress(OSError):  # of a full disk, which has failed before
+            self._file.close()
         if self._temporary is not None:
             os.unlink(self._temporary)
+        if isinstance(failure, OSError) and failure.filename is None and not isinstance(failure, errors.Error):
+            raise errors.FileError(f"{self.target}: {failure.strerror or failure}") from None
 
 
 def _check_output(target):
@@ -86,12 +89,15 @@ def _check_output(target):
 
 
 class Folder:
-    """An exported folder, made where it is missing, and then removed if the `with` block fails. `last` is the
-    file that is written last, without which the folder is incomplete: that of an earlier export is removed first."""
+    """An exported folder, made where it is missing, and then removed with the folders made above it if the `with`
+    block fails. `last` is the file that is written last, without which the folder is incomplete: that of an earlier export is removed first."""
 
     def __init__(self, path, last):
         self.path, self.files, self.bytes = os.fspath(path), [], 0
-        self._is_new = not os.path.lexists(self.path)
+        self._made, folder = [], os.path.abspath(self.path)  # the innermost first
+        while not os.path.lexists(folder):
+            self._made.append(folder)
+            folder = os.path.dirname(folder)
         try:
             os.makedirs(self.path, exist_ok=True)
         except OSError as error:
@@ -105,12 +111,13 @@ class Folder:
         return self
 
     def __exit__(self, failure, *_):
-        if failure is None or not self._is_new:
+        if failure is None or not self._made:
             return
         with contextlib.suppress(OSError):
             for name in self.files:
                 os.unlink(os.path.join(self.path, name))
-            os.rmdir(self.path)
+            for folder in self._made:
+                os.rmdir(folder)
 
     def file(self, name):
         return AtomicFile(os.path.join(self.path, name))
