@@ -167,22 +167,29 @@ class ThreadRanks::Rank final : public Communicator {
   }
 
  private:
-  // After an error, waits until no rank reads, because the error's handler may free memory that
-  // others read. The other ranks' work ends too.
   template <class Work>
   void exchange(Work work) {
     std::atomic<bool>& reads = state_.at(rank_).reads;
     reads.store(true, std::memory_order_seq_cst);
     try {
       work();
-    } catch (...) {
-      reads.store(false, std::memory_order_release);
-      for (int other = 0; other < size(); ++other) {
-        while (state_.at(other).reads.load(std::memory_order_acquire)) std::this_thread::yield();
-      }
-      throw;
+    } catch (const Error& error) {
+      throw end_all(error);
+    } catch (const std::bad_alloc&) {
+      throw end_all(Error("out of memory", ErrorKind::no_memory));
     }
     reads.store(false, std::memory_order_release);
+  }
+
+  // Ends the other ranks' waits and returns the first error. Then no rank reads, so that the
+  // error's handler may free memory that others read.
+  Error end_all(const Error& error) {
+    const Error first = state_.abort(rank_error(*this, error));
+    state_.at(rank_).reads.store(false, std::memory_order_release);
+    for (int other = 0; other < size(); ++other) {
+      while (state_.at(other).reads.load(std::memory_order_acquire)) std::this_thread::yield();
+    }
+    return first;
   }
 
   std::uint64_t own() const { return state_.at(rank_).arrivals.load(std::memory_order_relaxed); }

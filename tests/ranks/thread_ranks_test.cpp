@@ -88,6 +88,20 @@ TEST(ThreadRanks, ARankThatFailsEndsAllOthersAtEachKindOfCall) {
   }
 }
 
+// Only the leader finds this error, while the other rank waits for it.
+TEST(ThreadRanks, AnErrorWithinAGatherEndsTheWaitsOfTheOthers) {
+  const ThreadRankOptions patient = {.timeout = std::chrono::seconds(20)};
+  const auto errors = on_ranks(2, patient, [](Communicator& ranks) {
+    std::array<std::byte, 2> own = {}, whole = {};
+    const std::vector<ByteRange> parts = {{0, 1}, {1, 2}};
+    const SharedRows rows = {1, parts, own.data(), 1, whole.data(), 2};
+    const std::vector<SharedRows> blocks(ranks.leads() ? 1 : 2, rows);
+    ranks.gather(blocks, Receivers::leader, "layers.3.o");
+  });
+  const std::string want = "rank 0 of 2: layers.3.o: rank 1 gives 2 blocks, expected 1";
+  EXPECT_EQ(errors, std::vector<std::string>(2, want));
+}
+
 TEST(ThreadRanks, AllRanksReportTheFirstOfTwoErrors) {
   const auto errors = on_ranks(3, {}, [&](Communicator& ranks) {
     if (ranks.rank() == 2) throw ranks.abort(Error("first"));
