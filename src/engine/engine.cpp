@@ -326,12 +326,12 @@ bool Engine::step() {
     return true;
   }
   const std::vector<Job> all = jobs();
-  StepPlan plan;
-  try {
-    plan = plan_step(all, step_budget(all));
-  } catch (const Error&) {  // no request fits while texts are being embedded
-    if (!embedder_.drop_all()) throw;
-    return step();
+  const StepPlan plan = plan_step(all, step_budget(all));
+  if (plan.unfit) {
+    if (embedder_.drop_all()) return step();  // texts being embedded had its pages
+    fail({Feed{.id = *plan.unfit}},
+         Error("scheduler: too few pages for the request", ErrorKind::internal));
+    return true;
   }
   for (const RequestId id : plan.evicted) evict(*active_.at(id));
   for (const Feed& part : plan.feeds) {
@@ -426,14 +426,18 @@ Job Engine::job_of(Active& active, bool may_join) {
   return job;
 }
 
+// Whether the prefix cache and the request, which continues, may hold the same pages of its first
+// `length` tokens. A partially used page is copied before it is written, which takes one more page.
+bool Engine::may_share(const Active& active, std::int64_t length) const {
+  return length % kPageTokens == 0 || pages_for(active.known()) < session_.cache().page_count();
+}
+
 // Leaves at least the last token to be fed, because its logits are needed.
 PrefixCache::Match Engine::known_prefix(const Active& active, bool use) {
   if (!options_.reuse_prefixes) return {};
   const auto tokens = active.reply.context().first(static_cast<std::size_t>(active.known() - 1));
   PrefixCache::Match found = prefixes_.find(tokens, use);
-  // A partially used page is copied before it is written, which takes one more page.
-  const KvCache& cache = session_.cache();
-  if (pages_for(active.known()) == cache.page_count() && found.tokens % kPageTokens != 0) {
+  if (!may_share(active, found.tokens)) {
     prefixes_.cut(found, found.tokens - found.tokens % kPageTokens);
     if (found.tokens % kPageTokens != 0) found = {};
   }
@@ -506,7 +510,7 @@ void Engine::remember(Active& active, bool last_too) {
   if (!options_.reuse_prefixes) return;
   const std::int64_t length = committed_length(active);
   if (length <= std::ssize(active.request.prompt)) session_.cache().keep_window(active.sequence);
-  last_too = last_too || active.is_mark(length);
+  last_too = last_too || (active.is_mark(length) && may_share(active, length));
   if (!last_too && length / kPageTokens == active.kept_pages) return;
   active.kept_pages = length / kPageTokens;
   prefixes_.keep(active.sequence, active.reply.context().first(static_cast<std::size_t>(length)),

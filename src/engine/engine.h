@@ -308,6 +308,7 @@ class Engine {
   std::vector<Job> jobs();
   Job job_of(Active& active, bool may_join);
   StepBudget step_budget(const std::vector<Job>& all) const;
+  bool may_share(const Active& active, std::int64_t length) const;
   PrefixCache::Match known_prefix(const Active& active, bool use);
   void propose_drafts(std::span<Job* const> writers);
   void follow_prompts(const std::vector<Feed>& parts);

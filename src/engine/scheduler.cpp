@@ -4,8 +4,6 @@
 #include <bit>
 #include <cmath>
 
-#include "base/error.h"
-
 namespace leq {
 namespace {
 
@@ -118,8 +116,10 @@ class Planner {
     prefill();
     admit();
     add_drafts();
-    ensure(!plan_.feeds.empty() || !plan_.evicted.empty() || (running_.empty() && waiting_.empty()),
-           "scheduler: no job fits into ", budget_.pages, " pages");
+    const auto& first = running_.empty() ? waiting_ : running_;
+    if (plan_.feeds.empty() && plan_.evicted.empty() && !first.empty()) {
+      plan_.unfit = first.front()->id;
+    }
     return std::move(plan_);
   }
 

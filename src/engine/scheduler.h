@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -98,13 +99,14 @@ struct Feed {
 struct StepPlan {
   std::vector<RequestId> evicted;  // to release before anything is fed
   std::vector<Feed> feeds;         // waiting jobs first get a sequence
+  std::optional<RequestId> unfit;  // the first job, if it does not fit and nothing else is planned
 };
 
 // The priority of a waiting job rises by one every so many steps, so that no job starves.
 inline constexpr std::int64_t kAgingSteps = 256;
 
 // `jobs` may be in any order; each has known > fed. Every feed has at least one token. If there are
-// jobs, at least one is fed or evicted, provided that each of them alone fits into all pages.
+// jobs, at least one is fed, evicted or unfit; none is unfit if each alone fits into all pages.
 StepPlan plan_step(std::span<const Job> jobs, const StepBudget& budget);
 
 // (Requests that read their prompts, or could do so with `sequences`) / (requests that generate),

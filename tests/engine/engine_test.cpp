@@ -381,6 +381,35 @@ TEST_P(EngineRequests, AFailedStepLeavesNothingInTheCache) {
   EXPECT_TRUE(std::ranges::equal(part, std::span(reply.tokens).first(part.size())));
 }
 
+// A mistake in counting pages must not end the engine.
+TEST_P(EngineRequests, ARequestWithTooFewPagesFailsAlone) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  const Model model(test::quantized(folder, "int8"), {});
+  const auto backend = make_backend({.device = "cpu", .threads = 1});
+  const auto session = session_of(model, *backend, limits(256, 2, 64));
+  Engine engine(*session, model.tokenizer(), {});
+  session->cache().append(1, 256);  // pages that the engine does not know; one is left
+  std::vector<EngineReply> replies(3);
+  const auto run = [&](std::size_t i, std::size_t length) {
+    const std::vector<Token> prompt(length, 301 + static_cast<Token>(i));  // shares no page
+    submit(engine, {.prompt = prompt, .tokens = 4}, replies[i]);
+  };
+  run(0, 100);
+  run(1, 20);
+  while (engine.step()) {
+  }
+  session->cache().clear(1);
+  run(2, 100);
+  while (engine.step()) {
+  }
+  EXPECT_EQ(replies[0].stopped, StopReason::failed);
+  ASSERT_TRUE(replies[0].error);
+  EXPECT_EQ(replies[0].error->kind(), ErrorKind::internal);
+  EXPECT_FALSE(replies[1].error);
+  EXPECT_EQ(replies[1].tokens.size(), 4u);
+  EXPECT_FALSE(replies[2].error);
+}
+
 TEST_P(EngineRequests, WhatCannotBeWrittenIsRefusedAtOnce) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
   const Model model(test::quantized(folder, "int8"), {});

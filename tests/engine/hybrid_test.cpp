@@ -22,12 +22,12 @@ constexpr const char* kModel = "models/qwen35-tiny";
 class Hybrid : public testing::Test {
  protected:
   void open(const std::filesystem::path& folder, std::int64_t kept_states = 8,
-            std::int64_t context = 1024) {
+            std::int64_t context = 1024, int sequences = 2) {
     model_ = std::make_unique<Model>(test::quantized(folder, "int8"), LoadOptions{});
     backend_ = make_backend({.device = "cpu", .threads = 2});
     RunLimits limits;
     limits.context = context;
-    limits.sequences = 2;
+    limits.sequences = sequences;
     limits.sequence_context = context;
     limits.batch_tokens = 64;
     limits.output_tokens = 32;
@@ -206,6 +206,46 @@ TEST_F(Hybrid, ShortConvolutionsContinueFromKeptAndSavedStates) {
   const EngineReply next = reply(engine, longer, 20);
   EXPECT_EQ(next.cached_tokens, std::ssize(prompt) + std::ssize(want.tokens) - 1);
   EXPECT_EQ(next.tokens, reply(fresh, longer, 20).tokens);
+}
+
+// A mark inside the last page of the only sequence: there is no page to which it could be copied.
+TEST_F(Hybrid, PromptsMayFillTheContextOfOneSequence) {
+  for (const std::int64_t context : {64, 128, 192}) {
+    open(test::family_folder("lfm2"), 8, context, 1);
+    const auto first = session(), plain = session();
+    Engine engine(*first, model_->tokenizer(), {});
+    Engine fresh(*plain, model_->tokenizer(), {.reuse_prefixes = false});
+    for (std::int64_t length = context - 63; length < context; ++length) {
+      std::vector<Token> prompt;
+      // Texts of the same parity differ near their ends, and one in three is repeated.
+      for (std::int64_t i = 0; i + 10 < length; ++i) {
+        prompt.push_back(static_cast<Token>((i * i * 7 + i * (13 + length % 2)) % 94));
+      }
+      while (std::ssize(prompt) < length) prompt.push_back(static_cast<Token>(length % 94));
+      const auto want = reply(fresh, prompt, 6).tokens;
+      EXPECT_EQ(reply(engine, prompt, 6).tokens, want) << context << ", " << length;
+      if (length % 3 != 0) continue;
+      EXPECT_EQ(reply(engine, prompt, 6).tokens, want) << context << ", again " << length;
+    }
+  }
+}
+
+TEST_F(Hybrid, AChatMayFillTheContextOfOneSequence) {
+  LEQ_SHARED_OR_SKIP(folder, kModel);
+  open(folder, 8, 256, 1);
+  const auto first = session(), plain = session();
+  Engine engine(*first, model_->tokenizer(), {});
+  Engine fresh(*plain, model_->tokenizer(), {.reuse_prefixes = false});
+  const auto question = tokens_of("<|im_end|>\n" + user("And?") + kAnswers);
+  std::vector<Token> text = tokens_of(system(kStory) + user("Who?") + kAnswers);
+  int turns = 0;
+  for (; std::ssize(text) < limits_.context; ++turns) {
+    const EngineReply got = reply(engine, text, 12);
+    EXPECT_EQ(got.tokens, reply(fresh, text, 12).tokens) << text.size();
+    text.insert(text.end(), got.tokens.begin(), got.tokens.end());
+    text.insert(text.end(), question.begin(), question.end());
+  }
+  EXPECT_GT(turns, 2);
 }
 
 // A text with its reply is saved; the prompt alone, an edited turn and another chat feed only what

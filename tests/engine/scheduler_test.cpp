@@ -327,6 +327,18 @@ TEST(Scheduler, DraftsTakeOnlyWhatIsLeft) {
   EXPECT_EQ(feed_of(plan, 1)->drafts, 4);
 }
 
+TEST(Scheduler, TheFirstRequestIsUnfitIfNothingElseCanBeDone) {
+  const Job writer = writer_of(0, 65);  // needs a second page
+  Job urgent = prompt_of(2, 10);
+  urgent.priority = 1;
+  const StepBudget budget = {.sequences = 2, .tokens = 64, .outputs = 2, .pages = 0};
+  const auto unfit = [&](std::vector<Job> jobs) { return plan_step(jobs, budget).unfit; };
+  EXPECT_EQ(unfit({writer, urgent}), 0) << "a running request is the first";
+  EXPECT_EQ(unfit({prompt_of(1, 10), urgent}), 2);
+  EXPECT_EQ(unfit({writer, writer_of(1, 65)}), std::nullopt) << "the second is evicted";
+  EXPECT_EQ(unfit({}), std::nullopt);
+}
+
 TEST(Scheduler, ASharedLastPageIsCounted) {
   Job job = writer_of(0, 60);
   job.shares_last_page = true;
