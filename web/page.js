@@ -452,12 +452,14 @@ function exportAll() {
 }
 
 function importText(text) {
-  let read = [];
+  let all = [], read = [];
   try {
-    read = JSON.parse(text).conversations.filter((one) => Array.isArray(one.messages));
+    all = JSON.parse(text).conversations;
+    read = all.filter(sound);
   } catch {
     return notify('This file holds no conversations.');
   }
+  tellLeftOut(all.length - read.length, 'this file');
   for (const one of read) {
     const added = {...one, id: newId()};
     delete added.revision;

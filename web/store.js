@@ -47,25 +47,50 @@ function newId() {
   return Array.from(crypto.getRandomValues(new Uint32Array(3)), (n) => n.toString(36)).join('');
 }
 
+const isText = (value) => typeof value === 'string';
+const isTextOrNone = (value) => value === undefined || isText(value);
+
+const isMessage = (one) =>
+  isText(one?.role) && isText(one.content) && [one.thoughts, one.stats, one.failure].every(isTextOrNone) &&
+  Number.isInteger(one.place ?? 0) && (one.alternatives === undefined || Array.isArray(one.alternatives));
+
+// Whether the page can show it: what a file or the store holds may be damaged or foreign.
+function sound(conversation) {
+  const lists = [conversation?.messages];
+  for (const list of lists) {  // grows by the alternatives within
+    if (!Array.isArray(list) || !list.every(isMessage)) return false;
+    for (const {alternatives = []} of list) for (const tail of alternatives) lists.push(tail);
+  }
+  return isTextOrNone(conversation.title) && lists.slice(1).every((tail) => tail.length > 0);
+}
+
+// null where there is none, or one that is not sound.
+function readConversation(id) {
+  const stored = kept.read('chat.' + id, null);
+  return sound(stored) ? stored : null;
+}
+
 // All that are kept, the one changed last first.
 function readConversations() {
   for (const old of kept.read('conversations', [])) {  // of pages before: one list of all
     if (kept.read('chat.' + old.id, null) === null && !kept.write('chat.' + old.id, old)) return [];
   }
   kept.remove('conversations');
-  const all = [];
-  for (let i = 0; i < stores.local.length; ++i) {
-    const key = stores.local.key(i);
-    const one = key.startsWith(CHAT) ? kept.read(key.slice(4), null) : null;
-    if (one && Array.isArray(one.messages)) all.push(one);
-  }
+  const keys = Array.from({length: stores.local.length}, (_, i) => stores.local.key(i));
+  const ids = keys.filter((key) => key.startsWith(CHAT)).map((key) => key.slice(CHAT.length));
+  const all = ids.map(readConversation).filter((one) => one !== null);
+  tellLeftOut(ids.length - all.length, 'the browser’s storage');
   return all.sort((a, b) => (b.changed || 0) - (a.changed || 0));
+}
+
+function tellLeftOut(count, where) {
+  if (count > 0) notify('Conversations in ' + where + ' that cannot be read and are left out: ' + count);
 }
 
 // Where another tab has written the same conversation since it was read here, this one becomes a
 // conversation of its own: nothing is written over.
 function keepConversation(conversation) {
-  const stored = kept.read('chat.' + conversation.id, null);
+  const stored = readConversation(conversation.id);
   if (stored && stored.revision !== conversation.revision) {
     state.conversations.unshift(stored);
     conversation.id = newId();
@@ -86,7 +111,7 @@ function takeFromOtherTab(event) {
   // What is open, or in work, is this page's own.
   const open = known >= 0 && state.conversations[known] === state.current;
   if (!open && state.running.has(state.conversations[known])) return;
-  const stored = kept.read('chat.' + id, null);
+  const stored = readConversation(id);
   if (stored === null) {
     if (known >= 0 && !open) state.conversations.splice(known, 1);
     else if (open) delete state.current.revision;
