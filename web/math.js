@@ -4,7 +4,9 @@
 const MOST_FORMULA = 4000;       // characters
 const MOST_FORMULA_DEPTH = 40;   // groups within each other
 
+// Tables of names that a model writes: `__proto__: null`, or `constructor` would be in each.
 const GREEK = {
+  __proto__: null,
   alpha: 'α', beta: 'β', gamma: 'γ', delta: 'δ', epsilon: 'ϵ', varepsilon: 'ε', zeta: 'ζ', eta: 'η', theta: 'θ',
   vartheta: 'ϑ', iota: 'ι', kappa: 'κ', lambda: 'λ', mu: 'μ', nu: 'ν', xi: 'ξ', pi: 'π', rho: 'ρ', sigma: 'σ',
   tau: 'τ', upsilon: 'υ', phi: 'ϕ', varphi: 'φ', chi: 'χ', psi: 'ψ', omega: 'ω', Gamma: 'Γ', Delta: 'Δ',
@@ -12,6 +14,7 @@ const GREEK = {
   infty: '∞', partial: '∂', nabla: '∇', ell: 'ℓ', hbar: 'ℏ', Re: 'ℜ', Im: 'ℑ', emptyset: '∅', varnothing: '∅',
 };
 const OPERATORS = {
+  __proto__: null,
   times: '×', cdot: '·', div: '÷', pm: '±', mp: '∓', ast: '∗', star: '⋆', circ: '∘', bullet: '•', oplus: '⊕',
   otimes: '⊗', le: '≤', leq: '≤', ge: '≥', geq: '≥', ne: '≠', neq: '≠', approx: '≈', equiv: '≡', sim: '∼',
   simeq: '≃', cong: '≅', propto: '∝', ll: '≪', gg: '≫', in: '∈', notin: '∉', ni: '∋', subset: '⊂',
@@ -23,15 +26,15 @@ const OPERATORS = {
   lfloor: '⌊', rfloor: '⌋', lceil: '⌈', rceil: '⌉', langle: '⟨', rangle: '⟩', vert: '|', Vert: '‖', backslash: '\\',
   lbrace: '{', rbrace: '}', '{': '{', '}': '}', '|': '‖', '%': '%', '#': '#', $: '$', '&': '&', _: '_',
 };
-const LARGE = {sum: '∑', prod: '∏', coprod: '∐', bigcup: '⋃', bigcap: '⋂', bigoplus: '⨁', bigotimes: '⨂'};
-const INTEGRALS = {int: '∫', iint: '∬', iiint: '∭', oint: '∮'};
+const LARGE = {__proto__: null, sum: '∑', prod: '∏', coprod: '∐', bigcup: '⋃', bigcap: '⋂', bigoplus: '⨁', bigotimes: '⨂'};
+const INTEGRALS = {__proto__: null, int: '∫', iint: '∬', iiint: '∭', oint: '∮'};
 const FUNCTIONS = new Set(('sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh log ln lg exp det dim ker ' +
                            'gcd deg arg Pr hom').split(' '));
 const LIMITS = new Set(['lim', 'max', 'min', 'sup', 'inf', 'limsup', 'liminf', 'argmax', 'argmin']);
-const ACCENTS = {hat: '^', widehat: '^', bar: '‾', overline: '‾', vec: '→', tilde: '~', widetilde: '~', dot: '˙', ddot: '¨'};
-const SPACES = {',': '.17em', ':': '.22em', ';': '.28em', ' ': '.28em', '!': '-.17em', quad: '1em', qquad: '2em'};
-const DOUBLE = {N: 'ℕ', Z: 'ℤ', Q: 'ℚ', R: 'ℝ', C: 'ℂ', P: 'ℙ', E: '𝔼', F: '𝔽', H: 'ℍ', 1: '𝟙'};
-const FENCES = {matrix: ['', ''], pmatrix: ['(', ')'], bmatrix: ['[', ']'], Bmatrix: ['{', '}'], vmatrix: ['|', '|'],
+const ACCENTS = {__proto__: null, hat: '^', widehat: '^', bar: '‾', overline: '‾', vec: '→', tilde: '~', widetilde: '~', dot: '˙', ddot: '¨'};
+const SPACES = {__proto__: null, ',': '.17em', ':': '.22em', ';': '.28em', ' ': '.28em', '!': '-.17em', quad: '1em', qquad: '2em'};
+const DOUBLE = {__proto__: null, N: 'ℕ', Z: 'ℤ', Q: 'ℚ', R: 'ℝ', C: 'ℂ', P: 'ℙ', E: '𝔼', F: '𝔽', H: 'ℍ', 1: '𝟙'};
+const FENCES = {__proto__: null, matrix: ['', ''], pmatrix: ['(', ')'], bmatrix: ['[', ']'], Bmatrix: ['{', '}'], vmatrix: ['|', '|'],
                 Vmatrix: ['‖', '‖'], cases: ['{', '']};
 const SIZES = new Set(['big', 'Big', 'bigg', 'Bigg', 'bigl', 'bigr', 'Bigl', 'Bigr', 'displaystyle', 'textstyle',
                        'limits', 'nolimits', 'boldsymbol']);
@@ -206,15 +209,14 @@ class Formula {
   }
 }
 
-// A formula, or null where its text is too long or too deep.
+// A formula, or null where its text is too long or reading it fails, as too deep a one does.
 function formula(text, display) {
   if (text.length > MOST_FORMULA) return null;
   try {
     const made = maths('math', display ? {display: 'block'} : {});
     const nodes = new Formula(text, display).read();
     return fill(made, [fill(maths('mrow'), nodes)]);
-  } catch (error) {
-    if (error instanceof RangeError) return null;
-    throw error;
+  } catch {
+    return null;
   }
 }
