@@ -139,8 +139,8 @@ class Inline {
     const inner = text.slice(from, from + place), behind = from + place + end.length;
     if (end === '$' && (/^\s|[\s\\]$|`/.test(inner) || /\d/.test(text[behind] ?? ''))) return 0;
     const made = formula(inner, end === '$$' || end === '\\]');
-    if (made === null) return 0;
-    this.add(made);
+    if (made) this.add(made);
+    else this.plain += text.slice(at, behind);  // as a whole: what stands within is not tried again
     return behind;
   }
   special(at) {
@@ -163,7 +163,7 @@ class Inline {
     }
     if (letter === 'h' && !/\w/.test(text[at - 1] ?? ' ')) {
       const found = matched(ADDRESS, text, at);
-      const address = found && found[0].replace(/[.,;:!?*_~]+$/, '');
+      const address = found && found[0].replace(/(?<![.,;:!?*_~])[.,;:!?*_~]+$/, '');
       if (found) this.add(link(address, address));
       if (found) return at + address.length;
     }
@@ -197,7 +197,7 @@ function inline(text) { return new Inline(text).read(); }
 
 // ---- Code in colours: comments, texts, numbers, words of most languages ---------------------------
 
-const CODE = /(\/\/.*|\/\*[\s\S]*?(?:\*\/|$)|(?<=^|\s)#(?!\w*[;{]).*|<!--[\s\S]*?(?:-->|$))|("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')|\b(\d[\w.]*)\b|\b(abstract|and|as|async|await|bool|break|case|catch|class|const|continue|def|default|del|do|double|elif|else|enum|except|export|extends|false|False|finally|float|fn|for|from|func|function|if|impl|import|in|int|interface|is|lambda|let|long|match|mut|namespace|new|nil|None|not|null|or|package|pass|private|public|pub|raise|return|self|static|string|struct|super|switch|template|this|throw|true|True|try|type|typename|use|using|var|void|while|with|yield)\b/gm;
+const CODE = /(\/\/.*|\/\*[\s\S]*?(?:\*\/|$)|(?<=^|\s)#(?!\w*[;{]).*|<!--[\s\S]*?(?:-->|$))|((?<!\\)(?:"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'))|\b(\d[\w.]*)\b|\b(abstract|and|as|async|await|bool|break|case|catch|class|const|continue|def|default|del|do|double|elif|else|enum|except|export|extends|false|False|finally|float|fn|for|from|func|function|if|impl|import|in|int|interface|is|lambda|let|long|match|mut|namespace|new|nil|None|not|null|or|package|pass|private|public|pub|raise|return|self|static|string|struct|super|switch|template|this|throw|true|True|try|type|typename|use|using|var|void|while|with|yield)\b/gm;
 const CODE_CLASSES = ['comment', 'text', 'number', 'word'];
 const MOST_COLOURED = 20000;
 
@@ -231,14 +231,14 @@ function cells(line) {
 function table(lines) {
   const sides = cells(lines[1]).map((mark) => /^:?-+:$/.test(mark) ? mark[0] === ':' ? 'center' : 'right' : '');
   const row = (line, name) =>
-    node('tr', {}, ...cells(line).map((cell, i) => fill(node(name, sides[i] ? {class: sides[i]} : {}), inline(cell))));
+    fill(node('tr'), cells(line).map((cell, i) => fill(node(name, sides[i] ? {class: sides[i]} : {}), inline(cell))));
   return node('div', {class: 'table', tabindex: '0'},
               node('table', {}, node('thead', {}, row(lines[0], 'th')),
-                   node('tbody', {}, ...lines.slice(2).map((line) => row(line, 'td')))));
+                   fill(node('tbody'), lines.slice(2).map((line) => row(line, 'td')))));
 }
 
 // Each kind of block says whether a line begins it, and takes its lines.
-const BULLET = /^(\s*)([-*+]|\d{1,9}[.)])\s+(.*)$/;
+const BULLET = /^(\s*)([-*+]|\d{1,9}[.)])\s+(.*)$/s;  // s: or a line separator at the end tries each space
 
 function listBlock(lines, at, depth) {
   const [, indent, mark] = lines[at].match(BULLET);
@@ -254,7 +254,7 @@ function listBlock(lines, at, depth) {
       if (!next && !/^\s+\S/.test(lines[at])) break;
       inner.push(lines[at].slice(Math.min(indent.length + 2, lines[at].search(/\S/))));
     }
-    const task = inner[0].match(/^\[([ xX])\]\s+(.*)$/);
+    const task = inner[0].match(/^\[([ xX])\]\s+(.*)$/s);
     if (task) inner[0] = task[2];
     const item = node('li', task ? {class: 'task'} : {});
     if (task) item.append(task[1] === ' ' ? '☐ ' : '☑ ');
@@ -296,7 +296,7 @@ function tableBlock(lines, at) {
 }
 
 const isTable = (lines, at) =>
-  lines[at].includes('|') && at + 1 < lines.length && /^[\s|:-]*-[\s|:-]*$/.test(lines[at + 1]) &&
+  lines[at].includes('|') && at + 1 < lines.length && /^[\s|:]*-[\s|:-]*$/.test(lines[at + 1]) &&
   lines[at + 1].includes('|');
 const BLOCK_START = /^\s*(`{3,}|~{3,}|>|#{1,6}\s|\$\$\s*$|\\\[\s*$|(-{3,}|\*{3,}|_{3,})\s*$)/;
 
@@ -307,7 +307,7 @@ function blocks(lines, depth = 0) {
   while (at < lines.length) {
     const line = lines[at];
     if (depth >= MOST_DEPTH) { made.push(node('p', {}, lines.slice(at).join('\n'))); break; }
-    const heading = line.match(/^\s*(#{1,6})\s+(.*)$/);
+    const heading = line.match(/^\s*(#{1,6})\s+(.*)$/s);
     if (line.trim() === '') ++at;
     else if (/^\s*(`{3,}|~{3,})/.test(line)) take(fenceBlock(lines, at));
     else if (FORMULA_BLOCK.test(line)) take(formulaBlock(lines, at));
