@@ -217,6 +217,14 @@ def marks(browser):
     check(sides == ["right", "center", ""], f"columns have their sides: {sides}")
     for text in ("**a ", "`a ``b ", "[", "_a ", "*a* ", "https://"):
         check(browser.run("return markdown(arguments[0].repeat(16000)).length", text) >= 1, f"16,000 times {text!r}")
+    # So long that the driver ends the script where a place is looked at again for each place before it.
+    spaces, quotes = " " * 400_000, '"' + '\\"' * 9900
+    for name, text in {
+            "a rule of a table": "a|b\n|" + "-" * 400_000 + "x", "cells": "a|b\n-|-\n" + "|" * 400_000,
+            "a heading": "#" + spaces + "x\u2028", "a list": "-" + spaces + "x\u2028", "a task": "- [x]" + spaces + "x\u2028",
+            "formulas": ("\\({" * 1300 + "\\)") * 100, "addresses": ("https://" + "." * 1990 + "x ") * 5000,
+            "code": f"```c\n{quotes}\n```\n" * 200}.items():
+        check(browser.run("return markdown(arguments[0]).length", text) >= 1, f"long: {name}")
 
 
 def formulas(browser):
@@ -233,6 +241,12 @@ def formulas(browser):
     check("\\nosuch" in made("$\\nosuch{x}$"), "what is not known is shown as it is")
     check("<img" not in made("$</math><img src=x onerror=window.hacked=1>$"), "no text becomes markup")
     check(made("$" + "{" * 3000 + "$").count("<math") == 0, "too deep a formula is text")
+    for name in ("constructor", "toString", "__proto__"):
+        check("<mtd><mi>x</mi></mtd>" in made(f"$\\begin{{{name}}}x\\end{{{name}}}$"), f"an environment {name}")
+        check("native code" not in made(f"$\\{name} \\left\\{name} x \\right)\\mathbb{{{name}}}$"), f"a command {name}")
+    failing = "const {read} = Formula.prototype; Formula.prototype.read = () => null.read;"
+    check(browser.run(failing + "const made = formula('x', false); Formula.prototype.read = read; return made") is None,
+          "a formula that fails is text")
     for text in ("$a ", "\\(", "$$", "$\\frac{", "\\[ "):
         check(browser.run("return markdown(arguments[0].repeat(16000)).length", text) >= 1, f"16,000 times {text!r}")
 
@@ -276,6 +290,25 @@ def keep(browser, url):
     count = browser.run("const n = state.conversations.length; importText(JSON.stringify({leq: 1, conversations:"
                         " [{id: 'x', messages: [{role: 'user', content: 'Imported.'}]}]})); return state.conversations.length - n")
     check(count == 1, "import")
+    say = {"role": "user", "content": "Sound."}
+    damaged = [None, "text", {"messages": [None]}, {"messages": {}}, {"messages": [{"role": "user"}]},
+               *({"messages": [say | more]} for more in (
+                   {"content": [{"type": "text", "text": "x"}]}, {"role": 1}, {"thoughts": 1}, {"stats": {"toString": 1}},
+                   {"failure": {}}, {"place": {}}, {"alternatives": None}, {"alternatives": [[]]},
+                   {"alternatives": [[say | {"alternatives": [[None]]}]]})),
+               {"messages": [say], "title": ["x"]}]
+    sound = {"messages": [say | {"alternatives": [[say]], "place": 1}], "title": "Sound"}
+    count = browser.run("const n = state.conversations.length; importText(arguments[0]); return state.conversations.length - n",
+                        json.dumps({"conversations": [*damaged, sound]}))
+    left_out = browser.run("return $('notice').innerText")
+    check(count == 1 and f"left out: {len(damaged)}" in left_out, f"what is damaged is not imported: {count}, {left_out}")
+    browser.run("arguments[0].forEach((one, i) => localStorage.setItem('leq.chat.bad' + i, JSON.stringify(one)));"
+                "takeFromOtherTab({key: 'leq.chat.bad2'})", damaged)
+    browser.command("POST", "/refresh", {})
+    browser.wait("document.getElementById('model')?.textContent == 'storyteller'", "a page with a damaged store starts")
+    left_out = browser.run("return $('notice').innerText")
+    check(f"left out: {len(damaged)}" in left_out, f"and says what it does not show: {left_out}")
+    browser.run("arguments[0].forEach((one, i) => localStorage.removeItem('leq.chat.bad' + i))", damaged)
 
 
 def leave(browser):
