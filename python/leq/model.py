@@ -10,7 +10,7 @@ import numpy
 from . import _leq, errors
 from .replies import Piece, ReceiptDifference, reply_of
 from .streams import Stream
-from .tokenizer import Tokenizer, json_bytes, path_bytes, text_bytes, token_list
+from .tokenizer import TEXTS, Tokenizer, json_bytes, path_bytes, text_bytes, token_list
 
 _LOAD = {"auto": 0, "map": 1, "read": 2}
 _LAST, _ALL, _NONE = 0, 1, 2
@@ -103,7 +103,7 @@ class Model:
         self._opened = _Opened(native, self.path)
         self.info = native.info()
         if context == 0:
-            context = min(self.info["context"], 8192) * errors.whole("sequences", sequences)
+            context = min(self.info["context"], 8192) * max(1, errors.whole("sequences", sequences))
         self._session = _leq.Session(native, _session_settings(
             speculate, context=context, sequences=sequences, threads=threads, key_type=key_type,
             value_type=value_type, device=device, logit_rows=logit_rows, pooling=pooling))
@@ -233,7 +233,7 @@ class Model:
         return numpy.array(rows, numpy.float32).reshape(len(rows), dimensions or self.info["width"])
 
     def _embedding_tokens(self, text):
-        ends = self.info["embedding_end"] >= 0 and isinstance(text, (str, bytes))
+        ends = self.info["embedding_end"] >= 0 and isinstance(text, TEXTS)
         return self._tokens(text) + ([self.info["embedding_end"]] if ends else [])
 
     def _embed(self, text, normalize, dimensions):
@@ -249,7 +249,7 @@ class Model:
 
     def create_embedding(self, input):
         """As OpenAI's: a dict of "object": "list"."""
-        texts = [input] if isinstance(input, (str, bytes)) else list(input)
+        texts = [input] if isinstance(input, TEXTS) else list(input)
         count = sum(len(self._embedding_tokens(text)) for text in texts)
         data = [{"object": "embedding", "index": i, "embedding": self.embed(text).tolist()}
                 for i, text in enumerate(texts)]
@@ -359,16 +359,19 @@ class Model:
         return self._session
 
     def _tokens(self, prompt):
-        if isinstance(prompt, (str, bytes)):
+        if isinstance(prompt, TEXTS):
             return self.tokenizer.encode(prompt)
         return token_list(prompt)
 
 
 def _is_several(prompts):
     """Whether these are texts or lists of ids, and not one of them."""
-    if isinstance(prompts, (str, bytes)) or not hasattr(prompts, "__len__"):
+    if isinstance(prompts, TEXTS) or not hasattr(prompts, "__len__"):
         return False
-    return len(prompts) == 0 or not isinstance(prompts[0], (int, numpy.integer))
+    try:
+        return len(prompts) == 0 or not isinstance(prompts[0], (int, numpy.integer))
+    except (TypeError, LookupError):  # no list; what wants ids says so
+        return False
 
 
 def _most(max_tokens):
@@ -401,7 +404,7 @@ def _grammar(grammar, schema):
     try:
         if grammar is not None:
             return _leq.Grammar(text_bytes(grammar, name), "gbnf")
-        text = schema if isinstance(schema, (str, bytes)) else json_bytes(schema, name)
+        text = schema if isinstance(schema, TEXTS) else json_bytes(schema, name)
         return _leq.Grammar(text_bytes(text, name), "schema", True)
     except errors.Error as error:
         error.setting = name

@@ -57,7 +57,8 @@ class Reply:
 def reply_of(native, prompt_tokens):
     return Reply(text=native["text"].decode("utf-8", "replace"), tokens=native["tokens"],
                  stop=_STOPS[native["stop"]], stop_string=native["stop_string"],
-                 seed=native["seed"], prompt_tokens=prompt_tokens,
+                 seed=native["seed"] - (native["seed"] >> 63 << 64),  # signed, as it is given
+                 prompt_tokens=prompt_tokens,
                  cached_tokens=native["cached_tokens"], prompt_seconds=native["prompt_seconds"],
                  reply_seconds=native["reply_seconds"], logprobs=native.get("logprobs", []),
                  top_logprobs=native.get("top_logprobs", []), receipt=native["receipt"])

@@ -2,19 +2,22 @@
 
 import json
 import os
+from collections.abc import Mapping, Set
 
 from . import errors
 
 _PLAIN, _NO_BOS = 1, 2
+TEXTS = (str, bytes, bytearray, memoryview)
 
 
 def text_bytes(text, name="text"):
     """UTF-8 of a str; bytes as they are."""
-    if isinstance(text, str):
-        return text.encode("utf-8", "surrogateescape")
-    if not isinstance(text, (bytes, bytearray, memoryview)):
+    if not isinstance(text, TEXTS):
         raise errors.about(errors.WrongTypeError, name, f": expected a text, found {text!r}")
-    return bytes(text)
+    try:
+        return text.encode("utf-8", "surrogateescape") if isinstance(text, str) else bytes(text)
+    except UnicodeEncodeError as wrong:
+        raise errors.about(errors.InputError, name, f": {text[wrong.start]!r} at {wrong.start} is no character") from None
 
 
 def path_bytes(path):
@@ -23,6 +26,8 @@ def path_bytes(path):
         found = os.fsencode(path)
     except TypeError:
         raise errors.about(errors.WrongTypeError, "path", f": expected the name of a file, found {path!r}") from None
+    except UnicodeEncodeError:
+        raise errors.about(errors.InputError, "path", f" {path!r}: not the name of a file") from None
     if b"\0" in found:
         raise errors.about(errors.InputError, "path", f" {path!r}: a name has no zero byte")
     return found
@@ -31,6 +36,8 @@ def path_bytes(path):
 def token_list(tokens, name="prompt"):
     """Ids as a list of ints."""
     try:
+        if isinstance(tokens, (Mapping, Set)):
+            raise TypeError
         return [errors.whole(name, token, 32) for token in tokens]
     except TypeError as wrong:
         if isinstance(wrong, errors.Error):
