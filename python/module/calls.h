@@ -168,40 +168,41 @@ struct ProgressSink {
   }
 };
 
-class Cancel {
+// A handle of the library, which is freed only by the process that made it: a forked process has
+// none of the threads that freeing may wait for.
+template <class T, void (*free)(T*)>
+class Handle {
  public:
-  Cancel() : handle_(leq_cancel_new()) {}
-  ~Cancel() { leq_cancel_free(handle_); }
-  Cancel(const Cancel&) = delete;
-  leq_cancel* get() const { return handle_; }
+  Handle() = default;
+  ~Handle() {
+    if (::getpid() == maker_) free(handle_);
+  }
+  Handle(const Handle&) = delete;
+  T* get() const { return handle_; }
+
+ protected:
+  T* handle_ = nullptr;
 
  private:
-  leq_cancel* handle_;
+  pid_t maker_ = ::getpid();
 };
 
-class Grammar {
+class Cancel : public Handle<leq_cancel, leq_cancel_free> {
+ public:
+  Cancel() { handle_ = leq_cancel_new(); }
+};
+
+class Grammar : public Handle<leq_grammar, leq_grammar_free> {
  public:
   Grammar(nb::bytes text, const std::string& kind, bool strict);
-  ~Grammar() { leq_grammar_free(handle_); }
-  Grammar(const Grammar&) = delete;
-  const leq_grammar* get() const { return handle_; }
-
- private:
-  leq_grammar* handle_ = nullptr;
 };
 
-class Model {
+class Model : public Handle<leq_model, leq_close> {
  public:
   // Opens a file if `bytes` is None, otherwise a .leq file in memory; `progress` is a callable of
   // (work, done, total), or None.
   Model(nb::bytes path, nb::object bytes, int load, bool lock, std::optional<nb::bytes> cache,
         nb::object progress);
-  ~Model() { leq_close(handle_); }
-  Model(const Model&) = delete;
-  leq_model* get() const { return handle_; }
-
- private:
-  leq_model* handle_ = nullptr;
 };
 
 // Each function adds its classes and functions to the module.

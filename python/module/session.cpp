@@ -29,18 +29,12 @@ leq_session_options options_of(const SessionSettings& settings) {
   return options;
 }
 
-class Session {
+class Session : public Handle<leq_session, leq_session_close> {
  public:
   Session(const Model& model, const SessionSettings& settings) {
     const leq_session_options options = options_of(settings);
     run([&](leq_error* error) { return leq_session_new(model.get(), &options, &handle_, error); });
   }
-  ~Session() { leq_session_close(handle_); }
-  Session(const Session&) = delete;
-  leq_session* get() const { return handle_; }
-
- private:
-  leq_session* handle_ = nullptr;
 };
 
 nb::bytes bytes_of(const char* text, std::size_t size) { return nb::bytes(text, size); }

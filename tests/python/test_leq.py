@@ -35,6 +35,19 @@ class Replies(unittest.TestCase):
             self.assertEqual(model.generate(ids, max_tokens=8, seed=1).tokens,
                              model.generate(PROMPT, max_tokens=8, seed=1).tokens)
 
+    def test_bytes_of_any_kind_are_a_text(self):
+        with open_model() as model:
+            text = PROMPT.encode()
+            self.assertEqual(len({model.generate(one, max_tokens=8, seed=1).text
+                                  for one in (PROMPT, text, bytearray(text), memoryview(text))}), 1)
+
+    def test_a_returned_seed_repeats_the_reply(self):
+        with open_model() as model:
+            for seed in (-5, -2**63, 2**63 - 1, None):
+                first = model.generate(PROMPT, max_tokens=8, **({} if seed is None else {"seed": seed}))
+                self.assertEqual(first.text, model.generate(PROMPT, max_tokens=8, seed=first.seed).text)
+                self.assertIn(first.seed, range(2**32) if seed is None else [seed])
+
     def test_a_stream_joins_to_the_reply(self):
         with open_model() as model:
             with model.stream(PROMPT, max_tokens=24, seed=1, logprobs=1) as stream:
@@ -205,6 +218,16 @@ class Ends(unittest.TestCase):
             "import warnings; warnings.simplefilter('ignore')\n"
             "child = os.fork()\nif child == 0: os._exit(len(list(stream)))\n"
             "assert os.waitpid(child, 0)[1] == 0\nstream.close()\n"), (0, b"", b""))
+
+    def test_a_forked_process_gives_up_what_it_inherits(self):
+        for work in ("sys.exit(0)", "model.close()", "del model",
+                     "model = leq.Model(sys.argv[1], context=64); model.generate('Once', max_tokens=2)"):
+            with self.subTest(work):
+                self.assertEqual(run_to_its_end(
+                    "model.generate('Once', max_tokens=2)\n"
+                    "import signal, warnings; warnings.simplefilter('ignore')\n"
+                    f"child = os.fork()\nif child == 0:\n  signal.alarm(30)\n  {work}\n  os._exit(0)\n"
+                    "assert os.waitpid(child, 0)[1] == 0\n"), (0, b"", b""))
 
 
 class Numbers(unittest.TestCase):
@@ -381,6 +404,9 @@ class Refusals(unittest.TestCase):
                     ("cancel", lambda: model.generate("a", cancel=5)),
                     ("prompt", lambda: model.generate(5)),
                     ("prompt", lambda: model.generate([1, 2.5])),
+                    ("prompt", lambda: model.generate({"role": "user"})),
+                    ("prompt", lambda: model.generate({1, 2})),
+                    ("prompt", lambda: model.generate(numpy.array(5))),
                     ("text", lambda: model.tokenizer.encode(5)),
                     ("tokens", lambda: model.tokenizer.decode(["a"])),
                     ("tokens", lambda: model.feed(3)),
@@ -396,6 +422,13 @@ class Refusals(unittest.TestCase):
                 with self.assertRaises(leq.WrongTypeError) as caught:
                     call()
                 self.assertIsInstance(caught.exception, TypeError)
+                self.assertTrue(str(caught.exception).startswith(words), caught.exception)
+            for words, call in (("text: '\\ud800' at 1 is no character", lambda: model.generate("a\ud800")),
+                                ("grammar: '\\ud800' at 0", lambda: model.generate("a", grammar="\ud800")),
+                                ("path 'a\\ud800'", lambda: leq.Model("a\ud800")),
+                                ("sequences -1: ", lambda: leq.Model(PATH, sequences=-1))):
+                with self.assertRaises(leq.Error) as caught:
+                    call()
                 self.assertTrue(str(caught.exception).startswith(words), caught.exception)
             unlimited = [model.generate(PROMPT, max_tokens=n, temperature=0).text for n in (None, 0, -1)]
             self.assertEqual(len(set(unlimited)), 1)
