@@ -167,6 +167,28 @@ TEST(EveryTool, IsSilentAboutVariablesOfTheOthers) {
   }
 }
 
+// The file that is written must not take the number of the closed stream.
+TEST(EveryTool, WritesNoMessagesIntoItsOutputWhereAStreamIsClosed) {
+  const TemporaryFolder folder;
+  const std::string model = make_small_model(folder, "llama", "int8");
+  const std::string text = folder.write("text.txt", std::string(20'000, 'e'));
+  std::vector<std::string> written;
+  for (const std::string closed : {"", " 2>&-", " <&- 2>&-"}) {
+    const std::string base = folder / "base.kl";
+    const Finished run =
+        test::run({"/bin/sh", "-c",
+                   "LEQ_ARG_VERBSOE=1 " + std::string(LEQ_TOOLS_DIR) + "/leq-perplexity -t 1 -m " +
+                       model + " --join none -c 16 --chunks 1 -f " + text +
+                       " --kl-divergence-base " + base + closed});
+    EXPECT_EQ(run.status, 0) << run.err;
+    written.push_back(read_bytes(base));
+    EXPECT_EQ(written.back(), written.front()) << closed;
+  }
+  const Finished run =
+      test::run({"/bin/sh", "-c", std::string(LEQ_TOOLS_DIR) + "/leq-inspect " + model + " >&-"});
+  expect_tool_error(run, {"stdout: cannot write"});
+}
+
 // A tool's output is its result, so the run fails if it cannot be written.
 TEST(EveryTool, AFullDiskUnderTheOutputIsAnError) {
   const TemporaryFolder folder;

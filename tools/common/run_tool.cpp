@@ -1,4 +1,5 @@
 // The entry point of every tool: immediate answers, uniform errors, silent exit on closed pipes.
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -23,6 +24,16 @@
 
 namespace leq {
 namespace {
+
+// A file that is opened later would take the number of a closed standard stream and get its text.
+// Writing to a closed standard output, and reading from a closed input, still fails.
+void occupy_closed_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(stream, F_GETFD) >= 0) continue;
+    // Takes the lowest free number, which is this one.
+    if (::open("/dev/null", stream == STDOUT_FILENO ? O_RDONLY : O_WRONLY) < 0) return;
+  }
+}
 
 // --help, --version and similar options are answered even if other options are missing or invalid.
 std::optional<std::string> answer_of(const ToolSpec& tool, std::span<const std::string> words) {
@@ -101,6 +112,7 @@ std::string text_of(const std::filesystem::filesystem_error& error) {
 
 int run_tool(const ToolSpec& tool, int argc, const char* const* argv,
              const std::function<int(const Options&)>& body, KnownVariables known) {
+  occupy_closed_streams();
   std::signal(SIGPIPE, SIG_DFL);  // a closed pipe ends the tool without a message
   std::signal(SIGXFSZ, SIG_IGN);  // exceeding the file size limit is an error of write()
   watch_mappings(tool.name);
