@@ -90,7 +90,8 @@ def _check_output(target):
 
 class Folder:
     """An exported folder, made where it is missing, and then removed with the folders made above it if the `with`
-    block fails. `last` is the file that is written last, without which the folder is incomplete: that of an earlier export is removed first."""
+    block fails. `last` is the file that is written last, without which the folder is incomplete: that of an earlier
+    export is removed first."""
 
     def __init__(self, path, last):
         self.path, self.files, self.bytes = os.fspath(path), [], 0
