@@ -154,6 +154,7 @@ void set_recipe(const leq_quantize_options& options, const std::filesystem::path
 void set_calibration(const leq_quantize_options& options, CalibrationRequest& calibration) {
   const std::string_view text =
       text_argument(options.calibration, options.calibration_bytes, "calibration");
+  require(options.calibration == nullptr || !text.empty(), "calibration: the text is empty");
   const auto invalid = first_invalid_utf8(text);
   require(!invalid, "calibration: the byte at offset ", invalid.value_or(0), " is not UTF-8");
   if (!text.empty()) {

@@ -424,6 +424,7 @@ std::vector<float> embedding(leq_session& session, std::span<const Token> tokens
 }
 
 std::size_t save_state(leq_session& session, std::span<const Token> tokens, const char* path) {
+  require_no_input(path, std::array<std::filesystem::path, 1>{session.model().file().name()});
   SavedPrefix saved;
   session.with_engine([&](EngineThread& engine) {
     engine.with_idle_sequence([&](Engine& one) { saved = one.save_prefix(tokens); });

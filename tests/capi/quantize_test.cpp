@@ -102,5 +102,18 @@ TEST_F(CApiInterrupted, OtherSettingsNeedRestart) {
   EXPECT_TRUE(taken() == expected);
 }
 
+TEST(CApiQuantize, AnEmptyCalibrationTextIsRefused) {
+  const TemporaryFolder folder;
+  auto options = sized<leq_quantize_options>();
+  options.method = "gptq";
+  options.calibration = "";
+  leq_error error = no_error();
+  const std::string checkpoint = std::string(LEQ_SOURCE_DIR) + "/examples/storyteller";
+  EXPECT_EQ(leq_quantize(checkpoint.c_str(), (folder.path() / "made.leq").c_str(), &options,
+                         nullptr, &error),
+            LEQ_BAD_INPUT);
+  EXPECT_EQ(std::string(error.text), "calibration: the text is empty");
+}
+
 }  // namespace
 }  // namespace leq::test

@@ -75,6 +75,24 @@ TEST(CApi, APromptOfAFileNeedsNoFeedingAndChangesNothing) {
   EXPECT_LE(again.replies.at(0).fed_tokens, 1);
 }
 
+TEST(CApi, APromptIsNotSavedOverTheModel) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "story.leq";
+  std::filesystem::copy_file(story_path(), path);
+  std::filesystem::create_hard_link(path, folder.path() / "other.leq");
+  const auto model = open_model(path);
+  const auto session = new_session(model.get());
+  const auto prompt = tokenize(model.get(), "Once upon a time");
+  for (const char* name : {"story.leq", "other.leq"}) {
+    leq_error error = no_error();
+    EXPECT_EQ(leq_save_state(session.get(), prompt.data(), prompt.size(),
+                             (folder.path() / name).c_str(), nullptr, &error),
+              LEQ_BAD_INPUT);
+    EXPECT_NE(std::string(error.text).find("is read here"), std::string::npos) << error.text;
+  }
+  EXPECT_EQ(read_file(path, 1 << 26), read_file(story_path(), 1 << 26));
+}
+
 TEST(CApi, ThePlanOfASessionIsToldBeforeAnythingIsLoaded) {
   auto options = sized<leq_session_options>();
   options.context = 512;
