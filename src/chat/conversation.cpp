@@ -75,7 +75,7 @@ void save_chat(const std::filesystem::path& path, const ChatFile& file) {
   if (settings.json) json["format"] = "json";
   if (settings.context > 0) json["context"] = settings.context;
   if (file.chat.left_out > 0) json["left_out"] = file.chat.left_out;
-  const std::string text = json.dump(2) + "\n";
+  const std::string text = json.dump_any(2) + "\n";
   AtomicFile out(path);
   out.append(std::as_bytes(std::span(text)));
   out.commit();

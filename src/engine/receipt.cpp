@@ -126,7 +126,7 @@ std::string receipt_text(const Receipt& receipt) {
                      {"tokens", receipt.tokens},
                      {"ended", receipt.ended},
                      {"digests", std::move(digests)}};
-  return json.dump() + "\n";
+  return json.dump_any() + "\n";  // the name of a file may be no UTF-8
 }
 
 Receipt parse_receipt(std::string_view text, const std::string& source) {

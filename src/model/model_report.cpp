@@ -296,7 +296,7 @@ std::string inspect_json(const Model& model) {
       {"provenance", section(model, "provenance")},
       {"totals", std::move(totals)},
       {"tensors", std::move(tensors)}};
-  return terminal_json(json.dump(2)) + '\n';
+  return terminal_json(json.dump_any(2)) + '\n';
 }
 
 }  // namespace leq

@@ -118,6 +118,13 @@ TEST_F(ChatFileTest, ReadsAChatOfTheFirstVersion) {
   EXPECT_EQ(back.settings.context, 0);
 }
 
+TEST_F(ChatFileTest, TheModelsNameMayBeNoUtf8) {
+  ChatFile file = example();
+  file.model = "small\xff.leq";
+  save_chat(path_, file);
+  EXPECT_EQ(load_chat(path_).model, "small\ufffd.leq");
+}
+
 TEST_F(ChatFileTest, NumbersArePlainToRead) {
   save_chat(path_, example());
   EXPECT_NE(text().find("\"temp\": 0.7,"), std::string::npos) << text();

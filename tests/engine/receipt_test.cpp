@@ -196,6 +196,9 @@ TEST(Receipt, ReadsBackAsItWasWritten) {
   receipt.kv_recent = {};
   receipt.kv_layers.clear();
   EXPECT_EQ(checked(receipt), std::nullopt);
+  receipt.model = "m\xff.leq";  // a file's name may be no UTF-8
+  write_receipt(folder.path() / "r.json", receipt);
+  EXPECT_EQ(read_receipt(folder.path() / "r.json").model, "m\ufffd.leq");
 }
 
 std::string error_of(const std::string& text) {

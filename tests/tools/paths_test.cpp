@@ -106,6 +106,28 @@ TEST_F(Paths, AnOutputIsNeverAnInput) {
   EXPECT_EQ(run_program("leq-inspect", {leq, "--verify"}).status, 0);
 }
 
+TEST_F(Paths, NamesThatAreNoUtf8LoseNoWork) {
+  const std::string source = (folder_ / "checkpoint\xff").string();
+  fs::rename(checkpoint(), source);
+  const std::string text =
+      folder_.write("text\xff", read_bytes(kStoryteller + "/heldout.txt").substr(0, 3000));
+  const std::string leq = (folder_ / "model\xff.leq").string();
+  const ToolRun made =
+      run_program("leq-quantize", {source, "-o", leq, "--method", "gptq", "--calibration", text,
+                                   "--samples", "2", "--length", "32", "--heldout", text});
+  ASSERT_EQ(made.status, 0) << made.err;
+  const std::string receipt = (folder_ / "r.json").string();
+  const ToolRun reply =
+      run_program("leq-run", {"-m", leq, "--raw", "-p", "Once", "-n", "4", "--receipt", receipt});
+  EXPECT_EQ(reply.status, 0) << reply.err;
+  EXPECT_EQ(parse_json(read_bytes(receipt), receipt).at("model"), "model\ufffd.leq");
+  const ToolRun shown = run_program("leq-inspect", {leq, "--json"});
+  ASSERT_EQ(shown.status, 0) << shown.err;
+  const Json provenance = parse_json(shown.out, "output").at("provenance");
+  EXPECT_EQ(provenance.at("source"), "checkpoint\ufffd");
+  EXPECT_EQ(provenance.at("calibration")[0].at("text"), "text\\xff");
+}
+
 TEST_F(Paths, AnOutputIsNoLinkAndNoDevice) {
   const std::string kept = folder_.write("kept", "kept");
   fs::create_symlink("kept", folder_ / "link.leq");

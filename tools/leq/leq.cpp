@@ -172,7 +172,7 @@ int list(const Options& options) {
   for (const KeptModel& model : created_models()) models.push_back(described_name(model));
   for (const KeptModel& model : listed_models()) models.push_back(described(model));
   if (options.flag("json")) {
-    std::cout << models.dump(2) << '\n';
+    std::cout << models.dump_any(2) << '\n';
     return 0;
   }
   if (models.empty()) {

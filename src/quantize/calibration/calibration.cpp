@@ -71,7 +71,7 @@ CalibrationData calibration_data(const CalibrationRequest& request, const Tokeni
 }
 
 Json calibration_json(const CalibrationData& data) {
-  return {{"text", std::filesystem::path(data.source).filename().string()},
+  return {{"text", printable(std::filesystem::path(data.source).filename().string(), 255)},
           {"text_sha256", data.text_sha256},
           {"samples", std::ssize(data.windows)},
           {"length", data.length},
