@@ -84,7 +84,8 @@ void Progress::update(std::int64_t done, const std::string& note) {
   if (now - last_ < interval && !(terminal_ && drawn_ && done == total_)) return;
   last_ = now;
   const double elapsed = std::chrono::duration<double>(now - start_).count();
-  const std::string line = progress_text(what_, done, total_, unit_, elapsed, note, *first_);
+  const std::string line = printable(
+      progress_text(what_, done, total_, unit_, elapsed, note, *first_), std::string::npos);
   if (terminal_) {
     std::cerr << '\r' << line << "\x1b[K" << std::flush;
   } else {

@@ -85,8 +85,8 @@ Row report_row(const PerplexityReport& report) {
 std::string report_text(const PerplexityReport& report) {
   const std::string known = is_wikitext2_test(report) ? " (WikiText-2 raw test)" : "";
   std::string out = "protocol: " + describe(report.settings) + "\n" +
-                    "dataset:  " + report.dataset + ", SHA-256 " + report.dataset_hash + known +
-                    "\n";
+                    "dataset:  " + printable(report.dataset, std::string::npos) + ", SHA-256 " +
+                    report.dataset_hash + known + "\n";
   if (const std::string check = join_check(report); !check.empty()) out += check + "\n";
   Table table;
   table.add(

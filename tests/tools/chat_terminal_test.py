@@ -275,6 +275,31 @@ class Chat(unittest.TestCase):
         self.assertEqual(self.saved("lines")["messages"][0], {"role": "system", "content": "You tell\n/short\nstories."})
         self.assertEqual(terminal.leave(), 0)
 
+    def test_texts_of_others_command_no_terminal(self):
+        prompts = self.folder / "prompts.txt"
+        prompts.write_text("Once \x1b]0;owned\x07 upon\n")
+        for flags in (("-np", "2"), ("--raw",), ("-cnv", "-st")):
+            terminal = Terminal(
+                [str(TOOLS / "leq-run"), str(self.model), "-f", str(prompts), "-n", "4", "-t", "1", "--no-color", *flags],
+                {**os.environ, "TERM": "xterm", "LEQ_HISTORY": ""})
+            self.assertEqual(terminal.leave(None), 0, terminal.text)
+            self.assertNotIn("\x1b]", terminal.text, flags)
+            self.assertEqual("\\x1b]0;owned" in terminal.text, flags[-1] != "-st", flags)
+        terminal = self.chat("-cnv", "-f", str(prompts), "--no-color")
+        self.assertEqual(terminal.leave(), 0)
+        self.assertNotIn("\x1b]", terminal.text)
+
+    def test_a_signal_leaves_the_terminal_as_it_was(self):
+        terminal = Terminal(["/bin/sh", "-c", 'stty -a > "$0"; "$@"; stty -a > "$0.after"', str(self.folder / "modes"),
+                             str(TOOLS / "leq-run"), str(self.model), "-t", "1"],
+                            {**os.environ, "TERM": "xterm", "LEQ_HISTORY": ""})
+        terminal.wait(r"type a message.*\x1b\[\?2004h")
+        children = pathlib.Path(f"/proc/{terminal.process}/task/{terminal.process}/children").read_text().split()
+        os.kill(int(children[0]), 15)
+        terminal.leave(None)
+        before, after = ((self.folder / name).read_text() for name in ("modes", "modes.after"))
+        self.assertEqual(after, before)
+
     def test_a_full_context_leaves_out_the_start(self):
         terminal = self.chat("--chat", "long", "-c", "160")
         for _ in range(6):

@@ -192,6 +192,16 @@ TEST_F(RunHistory, IsCutWhereItIsLongAndSurvivesDamage) {
   EXPECT_TRUE(left.starts_with("\"line 1500\"\n"));
 }
 
+TEST_F(RunHistory, KeepsItsLastLinesWhereItIsTooLarge) {
+  std::string lines;
+  for (int i = 0; i < 20; ++i) {
+    lines += '"' + std::to_string(i) + std::string(1 << 20, 'x') + "\"\n";
+  }
+  const std::string history = folder_.write("history", lines + "\"last\"\n");
+  EXPECT_EQ(recalled(history, 1), "last");
+  EXPECT_LT(fs::file_size(history), 16u << 20);
+}
+
 TEST_F(RunHistory, IsKeptNowhereWhereItIsSwitchedOff) {
   type("", "Hello.");
   EXPECT_TRUE(folder_.names().empty());

@@ -272,6 +272,17 @@ TEST_F(Run, TheFlagForColoursWinsOverNoColorAndItsVariableDoesNot) {
   EXPECT_TRUE(coloured("NO_COLOR= LEQ_ARG_COLOR=1", ""));
 }
 
+TEST_F(Run, AMessageHasALimit) {
+  const std::string line = "yes \"$(head -c 60000 /dev/zero | tr '\\0' a)";
+  for (const std::string& text :
+       {std::string("cat /dev/zero"), line + "\\\\\"", "echo '\"\"\"'; " + line + "\""}) {
+    const Finished endless = test::run({"/bin/sh", "-c",
+                                        "(" + text + ") 2> /dev/null | " + kTool + " --quiet -m " +
+                                            model("storyteller") + " -cnv"});
+    expect_tool_error(endless, {"a prompt of more than 67.1 MB"});
+  }
+}
+
 TEST_F(Run, AFullDiskIsAnError) {
   Process process(
       {"/bin/sh", "-c", kTool + " -m " + model("storyteller") + " --raw -p Once -n 4 > /dev/full"},
@@ -381,11 +392,13 @@ TEST_F(Run, SettingsCanBeChangedInAChat) {
   EXPECT_EQ(settings["top_k"], 5);
   EXPECT_EQ(settings["typical"], 0.5);
   EXPECT_EQ(settings["penalties_when_greedy"], true);
-  for (const auto& [line, refused] :
-       std::vector<std::pair<std::string, std::string>>{{"heat 1", "heat: no parameter of this name"},
-                                                        {"temp", "/set temp: expected 0 "},
-                                                        {"top-k 1.5", "expected 1 or more"},
-                                                        {"top-p 2", "--top-p is 2, expected"}}) {
+  for (const auto& [line, refused] : std::vector<std::pair<std::string, std::string>>{
+           {"heat 1", "heat: no parameter of this name"},
+           {"num_predict 2000000000000", "a number of tokens"},
+           {"stop \xff", "/set stop: byte 0xff"},
+           {"temp", "/set temp: expected 0 "},
+           {"top-k 1.5", "expected 1 or more"},
+           {"top-p 2", "--top-p is 2, expected"}}) {
     const Finished failed = tell({"-cnv", "-n", "4"}, "/set " + line + "\nHello!\n");
     EXPECT_EQ(failed.status, 1);
     EXPECT_NE(failed.err.find(refused), std::string::npos) << refused << failed.err;

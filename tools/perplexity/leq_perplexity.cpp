@@ -234,7 +234,8 @@ Measured measure(const Options& options, const Runtime& setup, const PerplexityR
   if (!options.given("kl-divergence-base")) return {measure_perplexity(session, pool, run), {}};
   const std::string& path = options.text("kl-divergence-base");
   const WrittenBase written = write_divergence_base(session, pool, run, path, key());
-  std::cerr << "wrote " << path << ", " << human_bytes(written.file_bytes) << '\n';
+  std::cerr << "wrote " << printable(path, std::string::npos) << ", "
+            << human_bytes(written.file_bytes) << '\n';
   return {written.result, {}};
 }
 

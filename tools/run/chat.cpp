@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <limits>
 #include <system_error>
 #include <utility>
 
@@ -191,7 +192,7 @@ std::optional<ChatFile> ChatLoop::run() {
   print_greeting();
   if (options_.first_message) {
     if (reader_->is_terminal() && !options_.single_turn) {
-      const std::string shown = "> " + *options_.first_message;
+      const std::string shown = "> " + shown_text(*options_.first_message);
       std::fprintf(stderr, "%s\n",
                    options_.colored
                        ? (std::string(kTypedStyle) + shown + std::string(kColorsOff)).c_str()
@@ -235,6 +236,7 @@ bool ChatLoop::read_message(std::string& message) {
       while (!text.ends_with(kQuotes) && next.end == LineEnd::line) {
         next = reader_->read("| ");
         text += (text.empty() ? "" : "\n") + next.text;
+        check_prompt_size(text.size());
       }
       if (next.end == LineEnd::interrupted) text = message = "";
       if (text.ends_with(kQuotes)) text.resize(text.size() - kQuotes.size());
@@ -246,6 +248,7 @@ bool ChatLoop::read_message(std::string& message) {
     if (backslash) line.text.pop_back();
     const bool command = first && line.text.starts_with('/');
     message += (first ? "" : "\n") + line.text;
+    check_prompt_size(message.size());
     if (command || backslash == options_.multi_line) return true;
   }
 }
@@ -417,12 +420,13 @@ void ChatLoop::set_parameter_of(std::string_view text) {
 void ChatLoop::set_option(std::string_view name, std::string_view option, std::string_view value) {
   if (option == "reverse-prompt") return set_stop(value);
   const auto number = parse_int(value);
-  const auto require_number = [&](std::int64_t least, std::string_view expected) {
-    require(number && *number >= least, name, ": expected ", expected, ", found '",
-            printable(value), "'");
+  const auto require_number = [&](std::int64_t least, std::string_view expected,
+                                  std::int64_t most = kMaxCount) {
+    require(number && *number >= least && *number <= most, name, ": expected ", expected,
+            ", found '", printable(value), "'");
   };
   if (option == "seed") {
-    require_number(0, "a whole number of at least 0");
+    require_number(0, "a whole number of at least 0", std::numeric_limits<std::int64_t>::max());
     SamplingSettings settings = generator_.sampling();
     settings.seed = static_cast<std::uint64_t>(*number);
     generator_.set_sampling(settings);
@@ -446,6 +450,7 @@ void ChatLoop::set_option(std::string_view name, std::string_view option, std::s
 }
 
 void ChatLoop::set_stop(std::string_view texts) {
+  check_utf8(texts, "/set stop");
   const std::vector<std::string> words = quoted_words(texts);
   ChatSettings changed = options_.settings;
   changed.stop = words;
@@ -579,6 +584,9 @@ void ChatLoop::write_chat(const std::filesystem::path& path) const {
   std::error_code ignored;  // writing fails then
   if (folder == named_chat_folder()) std::filesystem::create_directories(folder, ignored);
   save_chat(path, file());
+  constexpr auto kPrivate =
+      std::filesystem::perms::owner_read | std::filesystem::perms::owner_write;
+  if (folder == named_chat_folder()) std::filesystem::permissions(path, kPrivate, ignored);
 }
 
 void ChatLoop::save_named() {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
 #include <span>
 #include <system_error>
 
@@ -28,9 +29,20 @@ fs::path variable(const char* name) {
 
 std::string line_of(const std::string& text) { return Json(text).dump_any() + '\n'; }
 
-std::vector<std::string> read_lines(const fs::path& path) {
+// The end of the file from the start of a line.
+std::string last_bytes(const fs::path& path, std::uint64_t size) {
+  const std::uint64_t skipped = size - std::min(size, kMaxHistoryBytes);
+  std::ifstream file(path, std::ios::binary);
+  file.seekg(static_cast<std::streamoff>(skipped));
+  std::string text(size - skipped, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  if (skipped > 0) text.erase(0, text.find('\n'));
+  return text;
+}
+
+std::vector<std::string> read_lines(const std::string& text) {
   std::vector<std::string> lines;
-  const std::string text = read_text_file(path, kMaxHistoryBytes);
   for (const std::string_view line : split(text, "\n")) {
     if (line.empty()) continue;
     try {
@@ -98,10 +110,10 @@ std::vector<std::string> read_history(const fs::path& path) {
   try {
     std::error_code error;
     if (path.empty() || !fs::is_regular_file(path, error)) return {};
-    std::vector<std::string> lines = read_lines(path);
-    if (lines.size() <= kHistoryLines) return lines;
-    const auto last = std::span(lines).last(kHistoryLines);
-    if (lines.size() > 2 * kHistoryLines) rewrite(path, last);
+    const std::uint64_t size = fs::file_size(path);
+    const std::vector<std::string> lines = read_lines(last_bytes(path, size));
+    const auto last = std::span(lines).last(std::min(lines.size(), kHistoryLines));
+    if (lines.size() > 2 * kHistoryLines || size > kMaxHistoryBytes) rewrite(path, last);
     return {last.begin(), last.end()};
   } catch (const std::exception&) {
     return {};

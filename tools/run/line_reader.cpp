@@ -3,6 +3,7 @@
 #include <histedit.h>
 #include <poll.h>
 #include <sys/ioctl.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,11 +16,13 @@
 #include <iostream>
 #include <memory>
 #include <string_view>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "tools/common/interrupt.h"
 #include "tools/run/history_file.h"
+#include "tools/run/prompt.h"
 #include "tools/run/screen_text.h"
 
 namespace leq::run {
@@ -37,14 +40,31 @@ constexpr char kCtrlC = '\003', kCtrlZ = '\032', kCtrlBackslash = '\034';
 constexpr char kCodeMark = '\001';
 
 constexpr std::string_view kPasteEnds = "\033[201~";
+// Switch the terminal's bracketed paste mode.
+constexpr std::string_view kPastesMarked = "\033[?2004h", kPastesPlain = "\033[?2004l";
 
 // Lock-free atomics, because a signal handler accesses them.
-std::atomic<bool> g_resized = false, g_continued = false;
+std::atomic<bool> g_resized = false, g_continued = false, g_marks_pastes = false;
 
-// Records SIGWINCH and SIGCONT while a line is read.
+// The terminal's modes before a line is read.
+termios g_modes_before;
+
+// Restores the terminal and ends as without this handler, which SA_RESETHAND has removed.
+void end_by(int signal) {
+  tcsetattr(STDIN_FILENO, TCSANOW, &g_modes_before);
+  const std::size_t size = g_marks_pastes ? kPastesPlain.size() : 0;
+  if (write(STDERR_FILENO, kPastesPlain.data(), size) < 0) _exit(128 + signal);
+  std::raise(signal);
+}
+
+// While a line is read, records SIGWINCH and SIGCONT, and restores the terminal before a signal
+// ends the program.
 class SignalScope {
  public:
   SignalScope() {
+    if (tcgetattr(STDIN_FILENO, &g_modes_before) == 0) {
+      for (auto& [signal, before] : ends_) watch_end(signal, before);
+    }
     struct sigaction action = {};
     action.sa_handler = [](int number) { (number == SIGWINCH ? g_resized : g_continued) = true; };
     g_resized = g_continued = false;
@@ -54,12 +74,24 @@ class SignalScope {
   ~SignalScope() {
     sigaction(SIGWINCH, &resized_before_, nullptr);
     sigaction(SIGCONT, &continued_before_, nullptr);
+    for (auto& [signal, before] : ends_) {
+      if (before.sa_handler == SIG_DFL) sigaction(signal, &before, nullptr);
+    }
   }
   SignalScope(const SignalScope&) = delete;
   SignalScope& operator=(const SignalScope&) = delete;
 
  private:
+  static void watch_end(int signal, struct sigaction& before) {
+    if (sigaction(signal, nullptr, &before) != 0 || before.sa_handler != SIG_DFL) return;
+    struct sigaction action = {};
+    action.sa_handler = end_by;
+    action.sa_flags = static_cast<int>(SA_RESETHAND);
+    sigaction(signal, &action, nullptr);
+  }
+
   struct sigaction resized_before_ = {}, continued_before_ = {};
+  std::pair<int, struct sigaction> ends_[2] = {{SIGTERM, {}}, {SIGHUP, {}}};
 };
 
 // Returns the row of the text's end relative to its first row, on a terminal of `columns` columns.
@@ -145,6 +177,7 @@ class TerminalReader : public LineReader {
       const LineInfo* typed = el_line(edit_.get());
       return {std::string(typed->buffer, typed->lastchar), LineEnd::interrupted};
     }
+    if (is_too_long_) check_prompt_size(kMaxPromptBytes + 1);
     if (text == nullptr || count <= 0) {
       std::fputs("\n", stderr);
       return {"", LineEnd::end_of_input};
@@ -168,7 +201,8 @@ class TerminalReader : public LineReader {
   // Switches the terminal's bracketed paste mode.
   void mark_pastes(bool on) const {
     if (!knows_codes_) return;
-    std::fputs(on ? "\033[?2004h" : "\033[?2004l", stderr);
+    g_marks_pastes = on;
+    std::fputs((on ? kPastesMarked : kPastesPlain).data(), stderr);
     std::fflush(stderr);
   }
 
@@ -264,12 +298,18 @@ class TerminalReader : public LineReader {
     TerminalReader& reader = self(edit);
     std::string text;
     while (!text.ends_with(kPasteEnds)) {
+      // What follows is read and dropped, because the shell would take it for commands.
+      if (text.size() > kMaxPromptBytes) {
+        reader.is_too_long_ = true;
+        text.erase(0, text.size() - kPasteEnds.size());
+      }
       char byte = 0;
       const int got = reader.next_byte(byte);
       reader.interrupted_ = got > 0 && byte == kCtrlC;
       if (got <= 0 || reader.interrupted_) return CC_EOF;
       text += byte;
     }
+    if (reader.is_too_long_) return CC_EOF;
     text.resize(text.size() - kPasteEnds.size());
     el_insertstr(edit, pasted_text(std::move(text)).c_str());
     return CC_REFRESH;
@@ -293,6 +333,7 @@ class TerminalReader : public LineReader {
   bool colored_ = false;
   bool knows_codes_ = false;
   bool interrupted_ = false;
+  bool is_too_long_ = false;
   const InterruptScope* interrupts_ = nullptr;
 };
 
@@ -305,8 +346,14 @@ std::unique_ptr<LineReader> make_terminal_reader(bool colored) {
 class PipeReader : public LineReader {
  public:
   Line read(const std::string&) override {
+    using Traits = std::streambuf::traits_type;
     Line line;
-    if (!std::getline(std::cin, line.text)) return {"", LineEnd::end_of_input};
+    int next = 0;
+    while ((next = std::cin.rdbuf()->sbumpc()) != Traits::eof() && next != '\n') {
+      line.text += Traits::to_char_type(next);
+      check_prompt_size(line.text.size());
+    }
+    if (next == Traits::eof() && line.text.empty()) return {"", LineEnd::end_of_input};
     if (line.text.ends_with('\r')) line.text.pop_back();
     return line;
   }

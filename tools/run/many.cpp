@@ -1,5 +1,7 @@
 #include "tools/run/many.h"
 
+#include <unistd.h>
+
 #include <iostream>
 #include <map>
 #include <string>
@@ -14,6 +16,7 @@
 #include "tools/run/output.h"
 #include "tools/run/prompt.h"
 #include "tools/run/report.h"
+#include "tools/run/screen_text.h"
 
 namespace leq::run {
 namespace {
@@ -73,7 +76,9 @@ std::string json_line(std::size_t index, const Prompt& prompt, const EngineReply
 class InOrder {
  public:
   InOrder(const RunArgs& args, const std::vector<Prompt>& prompts)
-      : args_(args), prompts_(prompts), progress_("replies", std::ssize(prompts), "prompts") {}
+      : args_(args), prompts_(prompts), progress_("replies", std::ssize(prompts), "prompts") {
+    if (on_terminal_) use_utf8_characters();
+  }
 
   void add(std::size_t index, const EngineReply& reply) {
     ++ended_;
@@ -97,7 +102,8 @@ class InOrder {
     const std::string before = index > 0 ? "\n" : "";
     const std::string failed =
         reply.error ? " [" + with_flags(reply.error->marked()) + "]" : std::string();
-    return before + (args_.display_prompt ? prompt.text : "") + reply.text + failed + "\n";
+    const std::string text = (args_.display_prompt ? prompt.text : "") + reply.text + failed;
+    return before + (on_terminal_ ? plain_screen_text(text) : text) + "\n";
   }
 
   const RunArgs& args_;
@@ -106,6 +112,7 @@ class InOrder {
   std::size_t printed_ = 0;
   std::int64_t ended_ = 0;
   Progress progress_;
+  bool on_terminal_ = isatty(STDOUT_FILENO) == 1;
 };
 
 }  // namespace

@@ -22,8 +22,6 @@ namespace {
 
 using Kind = OptionKind;
 
-constexpr double kMaxCount = 1ull << 40;
-
 std::vector<Option> prompt_options() {
   return {
       {.name = "prompt",

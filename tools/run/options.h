@@ -16,6 +16,9 @@
 
 namespace leq::run {
 
+// Largest number of tokens that can be asked for.
+inline constexpr std::int64_t kMaxCount = std::int64_t{1} << 40;
+
 enum class Mode : std::uint8_t {
   automatic,  // chat if the model has a template
   completion,

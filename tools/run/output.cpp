@@ -74,7 +74,8 @@ void ReplyPrinter::begin() {
   progress_.reset();
   if (prompt_.empty()) return;
   write_code(kGreen);
-  write(std::exchange(prompt_, {}));
+  const std::string prompt = std::exchange(prompt_, {});
+  write(on_terminal_ ? plain_screen_text(prompt) : prompt);
   write_code(kColorsOff);
 }
 

@@ -16,8 +16,6 @@
 namespace leq::run {
 namespace {
 
-constexpr std::uint64_t kMaxPromptBytes = 64ull << 20;
-
 std::string checked_prompt(std::string text, std::string_view what) {
   if (text.ends_with('\n')) text.pop_back();
   if (text.ends_with('\r')) text.pop_back();
@@ -33,13 +31,18 @@ std::string read_prompt_text(const std::filesystem::path& path) {
   return checked_prompt(read_text_file(path, kMaxPromptBytes), path.string());
 }
 
+void check_prompt_size(std::size_t bytes) {
+  if (bytes <= kMaxPromptBytes) return;
+  fail("standard input: a prompt of more than ", human_bytes(kMaxPromptBytes), ": the limit is ",
+       human_bytes(kMaxPromptBytes));
+}
+
 std::string read_standard_input() {
   std::string text;
   char part[65536];
   for (std::size_t got = 0; (got = std::fread(part, 1, sizeof part, stdin)) > 0;) {
     text.append(part, got);
-    require(text.size() <= kMaxPromptBytes, "standard input: a prompt of more than ",
-            human_bytes(kMaxPromptBytes), ": the limit is ", human_bytes(kMaxPromptBytes));
+    check_prompt_size(text.size());
   }
   require(std::ferror(stdin) == 0, "standard input: cannot read: ", std::strerror(errno));
   return text;

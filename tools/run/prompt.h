@@ -2,6 +2,8 @@
 // completion's prompt in a file, so that it is prefilled only once.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
@@ -15,6 +17,11 @@ namespace leq::run {
 // Returns the text of a prompt file ("-": standard input), without a newline at its end. Throws
 // Error if it cannot be read, is empty, too large or not UTF-8.
 std::string read_prompt_text(const std::filesystem::path& path);
+
+inline constexpr std::uint64_t kMaxPromptBytes = 64ull << 20;
+
+// Throws Error if a prompt, or a message that is being typed, has more bytes than are accepted.
+void check_prompt_size(std::size_t bytes);
 
 // Returns all of standard input; may be empty.
 std::string read_standard_input();

@@ -75,6 +75,12 @@ std::string ScreenText::finish() {
   return rest;
 }
 
+std::string plain_screen_text(std::string_view text) {
+  ScreenText screen({});
+  std::string shown = screen.feed(text);
+  return shown + screen.finish();
+}
+
 // Interprets one character or mark; returns false if more input decides what it is.
 bool ScreenText::take(bool last) {
   if (at_line_start_) return take_line_start(last);

@@ -68,4 +68,7 @@ class ScreenText {
   std::string style_;  // in force after word_
 };
 
+// A whole text without styles.
+std::string plain_screen_text(std::string_view text);
+
 }  // namespace leq::run
