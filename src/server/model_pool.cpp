@@ -46,6 +46,7 @@ fs::path SlotFiles::kept_texts() const {
 std::uint64_t SlotFiles::write(std::string_view name, const SavedPrefix& prefix) const {
   const fs::path path = file(name);
   PrefixWriter writer(path, owner_);
+  if (file_exists(path)) (void)PrefixFile(path);  // a client may replace no other kind of file
   writer.add(prefix);
   writer.commit();
   return fs::file_size(path);

@@ -165,6 +165,15 @@ TEST_F(Slots, NamesStayInTheFolder) {
             (std::vector<std::string>{"%2e%2e%2fx", "folder", "good name ü.bin", "link", "pipe"}));
 }
 
+TEST_F(Slots, AFileOfAnotherKindIsNotReplaced) {
+  const ServedModel served(2, options());
+  ASSERT_EQ(complete(served, 0).status, 200);
+  std::ofstream(folder_.path() / "model.leq") << "a model";
+  EXPECT_EQ(act(served, "0", "save", "model.leq").status, 400);
+  EXPECT_EQ(read_file(folder_.path() / "model.leq", 100), "a model");
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(act(served, "0", "save", "prompt").status, 200);
+}
+
 TEST_F(Slots, DamagedAndForeignFilesAreRefused) {
   const ServedModel served(2, options());
   ASSERT_EQ(complete(served, 0).status, 200);
