@@ -38,9 +38,8 @@ std::vector<TensorRule> phi3_tensors() {
   };
 }
 
-// LongRoPE's older names, and numbers that are beside its table, or follow from others.
+// LongRoPE's older names.
 void complete_phi3(Json& json, std::string_view source) {
-  constexpr const char* kOriginal = "original_max_position_embeddings";
   const bool older = json.find_given("rope_parameters") == nullptr;
   if (older && json.find_given("rope_scaling") == nullptr) return;
   Json& rope = json[older ? "rope_scaling" : "rope_parameters"];
@@ -50,13 +49,6 @@ void complete_phi3(Json& json, std::string_view source) {
     const Json* type = rope.find_given(name);
     if (type != nullptr && (*type == "su" || *type == "yarn")) rope[name] = "longrope";
   }
-  const auto beside = json_get<std::int64_t>(json, kOriginal, source);
-  const auto original = json_get_or<std::int64_t>(rope, kOriginal, beside, source);
-  require(original > 0, source, ": ", kOriginal, " = ", original, ": expected above 0");
-  rope[kOriginal] = original;
-  if (rope.find_given("factor") != nullptr) return;
-  const auto context = json_get<std::int64_t>(json, "max_position_embeddings", source);
-  rope["factor"] = static_cast<double>(context) / static_cast<double>(original);
 }
 
 }  // namespace
@@ -64,8 +56,8 @@ void complete_phi3(Json& json, std::string_view source) {
 extern const Family kPhi3;
 const Family kPhi3 = [] {
   Family family = llama_like("Phi-3", "phi3", "Phi3ForCausalLM");
-  family.defaults =
-      R"({"max_position_embeddings": 4096, "original_max_position_embeddings": 4096})";
+  family.defaults = R"({"rms_norm_eps": 1e-5, "max_position_embeddings": 4096,
+    "original_max_position_embeddings": 4096})";
   family.windows = WindowRule::named;
   family.partial_rotary = 1;
   family.complete = complete_phi3;

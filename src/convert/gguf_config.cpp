@@ -107,7 +107,8 @@ Json yarn_of(const GgufMetadata& metadata, const std::string& prefix, double fac
 }
 
 // LongRoPE: divisors of frequencies as tensors; attn_factor is the factor on cosines and sines.
-Json longrope_of(const GgufSource& source, const std::string& prefix) {
+// The original context is at the top level, where it replaces the family's default.
+void add_longrope(const GgufSource& source, const std::string& prefix, Json& config) {
   const GgufMetadata& metadata = source.metadata();
   const auto original = metadata.integer(prefix + "original_context_length");
   require(original.has_value(), metadata.source(), ": key ", prefix,
@@ -117,12 +118,13 @@ Json longrope_of(const GgufSource& source, const std::string& prefix) {
     require(tensor != nullptr, metadata.source(), ": tensor ", name, " is missing");
     return factors_of(source, *tensor);
   };
-  return {{"rope_type", "longrope"},
-          {"long_factor", factors(kLongFactors)},
-          {"short_factor", factors(kShortFactors)},
-          {"original_max_position_embeddings", *original},
-          {"factor", 1.0},
-          {"attention_factor", metadata.number(prefix + "attn_factor").value_or(1)}};
+  config["original_max_position_embeddings"] = *original;
+  config["rope_scaling"] = {
+      {"rope_type", "longrope"},
+      {"long_factor", factors(kLongFactors)},
+      {"short_factor", factors(kShortFactors)},
+      {"factor", 1.0},
+      {"attention_factor", metadata.number(prefix + "attn_factor").value_or(1)}};
 }
 
 // Ministral 3's query temperature, which increases with the position.
@@ -145,7 +147,7 @@ void read_gguf_rope(const GgufSource& source, const std::string& architecture, J
   config["rope_theta"] = theta;
   const std::string prefix = architecture + "rope.scaling.";
   if (source.find(kLongFactors) != nullptr) {
-    config["rope_scaling"] = longrope_of(source, prefix);
+    add_longrope(source, prefix, config);
     return;
   }
   std::string_view type = metadata.text(prefix + "type").value_or("none");

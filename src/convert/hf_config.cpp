@@ -15,6 +15,8 @@
 namespace leq {
 namespace {
 
+constexpr const char* kOriginal = "original_max_position_embeddings";
+
 // A multiplier or cap that changes the model's function. `neutral`: the value that has no
 // effect.
 struct ChangingKey {
@@ -41,7 +43,7 @@ constexpr std::array<std::string_view, 14> kRopeKeys = {"rope_type",
                                                         "rope_theta",
                                                         "truncate",
                                                         "finetuned",
-                                                        "original_max_position_embeddings",
+                                                        kOriginal,
                                                         "mrope_section",
                                                         "max_position_embeddings",
                                                         "mrope_interleaved",
@@ -105,15 +107,28 @@ void check_rope(const Json& rope, const Family* family, std::string_view source)
   refuse_unknown_rope_keys(rope, source);
 }
 
+// Whether rope parameters are objects for one kind of layers each.
+bool is_nested(const Json& rope) {
+  return rope.is_object() && std::ranges::any_of(rope.members(), [](const auto& entry) {
+           return entry.second.is_object();
+         });
+}
+
+// Like transformers, puts the original context that is beside a single table into the table.
+void move_original_context(Json& config) {
+  if (config.find_given(kOriginal) == nullptr) return;
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    const Json* rope = config.find_given(key);
+    if (rope == nullptr || !rope->is_object() || is_nested(*rope)) continue;
+    config[key][kOriginal] = config[kOriginal];
+  }
+}
+
 // Merges rope parameters given per layer kind into one object if all kinds in use agree. Otherwise
 // layer_types must say which layers are of which kind.
 Json common_rope(const Json& config, const Family* family, std::string_view source) {
   const Json& rope = config["rope_parameters"];
-  const bool nested =
-      rope.is_object() && std::ranges::any_of(rope.members(), [](const auto& entry) {
-        return entry.second.is_object();
-      });
-  if (!nested) {
+  if (!is_nested(rope)) {
     check_rope(rope, family, source);
     return rope;
   }
@@ -170,6 +185,7 @@ Json complete_hf_config(Json config, std::string_view source) {
     refuse_changing_keys(config, *family, "", source);
     set_defaults(*family, config, source);
   }
+  move_original_context(config);
   const Json* scaling = config.find_given("rope_scaling");
   if (scaling != nullptr) check_rope(*scaling, family, source);
   if (config.find_given("rope_parameters") != nullptr) {
@@ -394,7 +410,7 @@ Activation activation_of(const Json& json, const Family& family, std::string_vie
   return name.starts_with("gelu") ? Activation::gelu_tanh : Activation::silu;
 }
 
-RopeScaling scaling_of(const Json& json, std::string_view source) {
+RopeScaling scaling_of(const Json& json, std::int64_t context, std::string_view source) {
   RopeScaling scaling;
   std::string type = json_get_or<std::string>(json, "rope_type", "", source);
   if (type.empty()) type = json_get_or<std::string>(json, "type", "default", source);
@@ -409,28 +425,35 @@ RopeScaling scaling_of(const Json& json, std::string_view source) {
     scaling.rotated = json_get_or<double>(json, "partial_rotary_factor", 1, source);
     return scaling;
   }
-  scaling.factor = json_get<double>(json, "factor", source);
+  // For other kinds transformers ignores the key; dynamic scaling takes the model's own context.
+  const bool is_longrope = scaling.kind == RopeScalingKind::longrope;
+  if (scaling.kind == RopeScalingKind::llama3 || scaling.kind == RopeScalingKind::yarn ||
+      is_longrope) {
+    scaling.original_context = json_get_or<std::int64_t>(json, kOriginal, context, source);
+  }
+  if (is_longrope) {
+    read_rope_factors(json, source, scaling);
+    const auto original = std::max<std::int64_t>(1, scaling.original_context);
+    scaling.factor = static_cast<double>(context) / static_cast<double>(original);
+  } else {
+    scaling.factor = json_get<double>(json, "factor", source);
+  }
   for (const RopeScalingField& field : rope_scaling_fields()) {
     scaling.*field.member = json_get_or<double>(json, field.name, scaling.*field.member, source);
   }
   scaling.truncate = json_get_or<bool>(json, "truncate", true, source);
-  scaling.original_context =
-      json_get_or<std::int64_t>(json, "original_max_position_embeddings", 0, source);
-  if (scaling.kind == RopeScalingKind::longrope) read_rope_factors(json, source, scaling);
-  // For dynamic scaling transformers 4 uses the model's context length and ignores other keys.
-  if (scaling.kind == RopeScalingKind::dynamic) scaling.original_context = 0;
   return scaling;
 }
 
 // AttentionConfig::rope of `parameters`, which is rope_scaling or rope_parameters, or empty. What
 // it does not have may be at the top level of `json`.
 RopeConfig rope_of(const Json& json, const Json& parameters, const Family& family,
-                   std::int64_t head_dim, std::string_view source) {
+                   const ModelConfig& config, std::string_view source) {
   constexpr const char* kFactor = "partial_rotary_factor";
   RopeConfig rope;
   rope.theta = json_get_or<double>(json, "rope_theta", rope.theta, source);
   rope.theta = json_get_or<double>(parameters, "rope_theta", rope.theta, source);
-  rope.scaling = scaling_of(parameters, source);
+  rope.scaling = scaling_of(parameters, config.context, source);
   if (rope.scaling.kind == RopeScalingKind::proportional) return rope;
   if (!family.partial_rotary) {
     refuse_partial_rotary(parameters, source);
@@ -440,10 +463,10 @@ RopeConfig rope_of(const Json& json, const Json& parameters, const Family& famil
   factor = json_get_or<double>(parameters, kFactor, factor, source);
   require(std::isfinite(factor) && factor > 0 && factor <= 1, source, ": ", kFactor, " = ", factor,
           ": expected above 0, at most 1");
-  const auto dims = static_cast<std::int64_t>(static_cast<double>(head_dim) * factor);
+  const auto dims = static_cast<std::int64_t>(static_cast<double>(config.head_dim) * factor);
   require(dims >= 2 && dims % 2 == 0 && dims <= 1 << 30, source, ": ", kFactor, " = ", factor,
-          " of heads of ", head_dim, ": expected an even count of numbers");
-  rope.dims = dims == head_dim ? 0 : static_cast<std::int32_t>(dims);
+          " of heads of ", config.head_dim, ": expected an even count of numbers");
+  rope.dims = dims == config.head_dim ? 0 : static_cast<std::int32_t>(dims);
   return rope;
 }
 
@@ -456,8 +479,7 @@ void read_rope(const Json& json, const Family& family, ModelConfig& config,
   const Json none = Json::object();
   if (parameters == nullptr) parameters = &none;
   require(parameters->is_object(), source, ": rope_scaling: expected an object");
-  const bool nested = std::ranges::any_of(
-      parameters->members(), [](const auto& entry) { return entry.second.is_object(); });
+  const bool nested = is_nested(*parameters);
   for (std::size_t i = 0; i < config.layers.size(); ++i) {
     const Json* own = parameters;
     if (nested) {
@@ -467,7 +489,7 @@ void read_rope(const Json& json, const Family& family, ModelConfig& config,
       require(own != nullptr && own->is_object(), source, ": rope parameters of layers of kind \"",
               printable(kind), "\" are missing");
     }
-    config.layers[i].attention()->rope = rope_of(json, *own, family, config.head_dim, source);
+    config.layers[i].attention()->rope = rope_of(json, *own, family, config, source);
   }
 }
 

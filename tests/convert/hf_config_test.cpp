@@ -43,6 +43,52 @@ TEST(HfConfig, ANormWithoutEpsilonHasItsClassesDefault) {
   config["model_type"] = "ministral3";
   config["architectures"] = {"Ministral3ForCausalLM"};
   EXPECT_EQ(read(config).norm_eps, 1e-5f);
+  config["model_type"] = "phi3";
+  config["architectures"] = {"Phi3ForCausalLM"};
+  EXPECT_EQ(read(config).norm_eps, 1e-5f);
+}
+
+TEST(HfConfig, MixtralWithoutThetaHasItsClassesDefault) {
+  Json config = llama();
+  config["model_type"] = "mixtral";
+  config["architectures"] = {"MixtralForCausalLM"};
+  config["num_local_experts"] = 8;
+  config["num_experts_per_tok"] = 2;
+  EXPECT_EQ(read(config).ropes().at(0).theta, 1e6);
+  config["rope_theta"] = 500;
+  EXPECT_EQ(read(config).ropes().at(0).theta, 500);
+}
+
+// Like transformers 5.24: a number beside the only table, that of the table, the model's context.
+TEST(HfConfig, TheOriginalContextIsReadFromThreePlaces) {
+  constexpr const char* kOriginal = "original_max_position_embeddings";
+  for (const char* type : {"yarn", "llama3", "longrope"}) {
+    SCOPED_TRACE(type);
+    Json table = {{"rope_type", type}};
+    if (table["rope_type"] == "longrope") {
+      table["short_factor"] = table["long_factor"] = std::vector<double>(32, 1.5);
+    } else {
+      table["factor"] = 4.0;
+    }
+    const auto scaling = [&](const char* key, const Json& rope, const Json& beside) {
+      Json json = llama();
+      json["layer_types"] = std::vector<std::string>(22, "full_attention");
+      json[kOriginal] = beside;
+      json[key] = rope;
+      return read(json).ropes().at(0).scaling;
+    };
+    for (const char* key : {"rope_scaling", "rope_parameters"}) {
+      EXPECT_EQ(scaling(key, table, nullptr).original_context, 2048);
+      EXPECT_EQ(scaling(key, table, 32).original_context, 32);
+      Json full = table;
+      full[kOriginal] = 64;
+      EXPECT_EQ(scaling(key, full, nullptr).original_context, 64);
+      EXPECT_EQ(scaling(key, full, 32).original_context, 32);
+      EXPECT_EQ(scaling(key, full, 32).factor, full.contains("factor") ? 4 : 64);
+    }
+    const Json by_kind = {{"full_attention", table}};
+    EXPECT_EQ(scaling("rope_parameters", by_kind, 32).original_context, 2048);
+  }
 }
 
 TEST(HfConfig, ReadsEveryPublicConfigOfOurFamilies) {
