@@ -1,11 +1,11 @@
-"""The samples of soak.py as a picture: soak_plot.py SAMPLES OUT.svg"""
+"""The samples of soak.py as a picture: soak_plot.py SAMPLES OUT.png"""
 
 import json
 import sys
 
 import matplotlib
 
-matplotlib.use("svg")
+matplotlib.use("agg")
 import matplotlib.pyplot as plt
 
 ROWS = [
@@ -19,11 +19,12 @@ ROWS = [
 with open(sys.argv[1], encoding="ascii") as lines:
     samples = [json.loads(line) for line in lines]
 servers = list(dict.fromkeys(sample["server"] for sample in samples))
-plt.rcParams.update({"font.size": 9, "svg.hashsalt": "leq", "axes.spines.top": False, "axes.spines.right": False})
+plt.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False})
 figure, axes = plt.subplots(len(ROWS), len(servers), figsize=(10, 9), sharex="col", sharey="row", squeeze=False)
 for column, server in enumerate(servers):
     axes[0][column].set_title(server, fontsize=10)
     own = [sample for sample in samples if sample["server"] == server]
+    own = own[::max(1, len(own) // 150)]
     for row, (label, lines) in enumerate(ROWS):
         axis = axes[row][column]
         for name, scale in lines:
@@ -35,7 +36,7 @@ for column, server in enumerate(servers):
             axis.set_yscale("log")
             axis.legend(frameon=False, fontsize=8)
         else:
-            axis.set_ylim(bottom=0)
+            axis.set_ylim(0, 1.1 * scale * max(sample[name] for sample in samples))
     axes[-1][column].set_xlabel("minutes")
 figure.tight_layout()
-figure.savefig(sys.argv[2], metadata={"Date": None})
+figure.savefig(sys.argv[2], dpi=80)
