@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <ostream>
-#include <ranges>
 #include <unordered_set>
 
 #include "base/error.h"
@@ -83,8 +82,8 @@ class JsonParser : public nlohmann::json_sax<nlohmann::json> {
   static void keep_last_of_equal(std::vector<Json::Member>& members) {
     std::unordered_set<std::string> later;
     std::vector<Json::Member> kept;
-    for (auto& member : std::views::reverse(members)) {
-      if (later.insert(member.first).second) kept.push_back(std::move(member));
+    for (auto member = members.rbegin(); member != members.rend(); ++member) {
+      if (later.insert(member->first).second) kept.push_back(std::move(*member));
     }
     std::ranges::reverse(kept);
     members = std::move(kept);
