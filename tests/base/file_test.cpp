@@ -308,7 +308,7 @@ TEST(AtomicFile, WithoutCommitNothingIsLeftAndAnOldFileStays) {
   EXPECT_EQ(folder.names(), std::vector<std::string>{"model.leq"});
 }
 
-// Nobody else may read a private file after it is written anew.
+// A replaced file keeps its mode, so that a private one stays private.
 TEST(AtomicFile, KeepsWhoMayReadTheFileThatItReplaces) {
   const test::TemporaryFolder folder;
   const fs::path target = folder.path() / "chat.json";

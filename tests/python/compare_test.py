@@ -541,12 +541,13 @@ class Command(unittest.TestCase):
         bench.unlock()
 
     def test_files_of_others_in_its_folder_stay(self):
-        names = ["mine/work/notes/a.leq", "mine/work/thesis.txt"]
+        names = ["notes/a.leq", "thesis.txt"]
+        folder = WORK / "mine" / "work"
         for name in names:
-            (WORK / name).parent.mkdir(parents=True, exist_ok=True)
-            (WORK / name).write_text(name)
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(name)
         compare(job_of("mine", "--parts", "none", methods="absmax:int8"))
-        left = sorted(str(path.relative_to(WORK)) for path in (WORK / "mine/work").rglob("*") if path.is_file())
+        left = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
         self.assertEqual(left, names)
 
     def test_variables(self):

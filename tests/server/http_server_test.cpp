@@ -280,7 +280,7 @@ TEST(HttpServer, SpeaksTlsWhereItHasACertificate) {
   EXPECT_EQ(plain.read_all(5).find("200 OK"), std::string::npos);
 }
 
-// Whatever the client sent before it left: nothing, bytes that nobody reads, or the end of TLS.
+// After a disconnect with no unread bytes, with unread bytes, and with a TLS close_notify.
 TEST(HttpServer, NoticesThatAClientHasLeft) {
   std::signal(SIGPIPE, SIG_IGN);
   const TemporaryFolder folder;

@@ -499,7 +499,7 @@ TEST(Server, AHistogramCountsEachValueBelowItsBound) {
   EXPECT_DOUBLE_EQ(histogram.sum, 0.001 + 0.0011 + 0.05 + 0.3 + 7 + 250 + 1e4 + 0.06);
 }
 
-bool nobody_writes(const ServedModel& served) {
+bool has_no_replies(const ServedModel& served) {
   for (const Json& slot : served.get("/slots").json) {
     if (slot["is_processing"].get<bool>()) return false;
   }
@@ -515,13 +515,13 @@ TEST(Server, CancelsTheReplyOfADisconnectedClient) {
     client.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: " +
                 std::to_string(body.size()) + "\r\n\r\n" + body);
     const Stopwatch begin;
-    while (nobody_writes(served) && begin.seconds() < 5) {
+    while (has_no_replies(served) && begin.seconds() < 5) {
     }
     client.close();
     const Stopwatch watch;
-    while (!nobody_writes(served) && watch.seconds() < 20) {
+    while (!has_no_replies(served) && watch.seconds() < 20) {
     }
-    EXPECT_TRUE(nobody_writes(served)) << stream;
+    EXPECT_TRUE(has_no_replies(served)) << stream;
   }
   const std::string metrics = served.get("/metrics").body;
   EXPECT_NE(metrics.find("leq:requests_cancelled_total 2\n"), std::string::npos) << metrics;
@@ -543,7 +543,7 @@ TEST(Server, RefusesWhatTheQueueDoesNotHold) {
   EXPECT_EQ(refused.json["error"]["code"].text(), "queue_full");
   EXPECT_TRUE(refused.headers.contains("Retry-After"));
   client.close();
-  while (!nobody_writes(served)) std::this_thread::yield();
+  while (!has_no_replies(served)) std::this_thread::yield();
   EXPECT_EQ(served.post("/v1/chat/completions", body).status, 200);
   // What never fits need not be tried again.
   body["n"] = 3;

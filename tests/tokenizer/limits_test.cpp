@@ -150,7 +150,7 @@ TEST(TableLimits, MergesThatCollideAreRefused) {
   }
 }
 
-// Also where a run goes on at the start of the table.
+// Also for a run that wraps around the end of the table.
 TEST(TableLimits, TablesWithLongRunsAreNotOpened) {
   constexpr std::size_t kSlots = 1 << 14;
   for (const std::size_t first : {std::size_t{0}, kSlots - 100}) {
