@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <ostream>
-#include <unordered_set>
+#include <set>
 
 #include "base/error.h"
 #include "base/json_repair.h"
@@ -80,7 +80,7 @@ class JsonParser : public nlohmann::json_sax<nlohmann::json> {
     if (twice != by_name.end()) fail(source_, ": duplicate key \"", printable(name(*twice)), "\"");
   }
   static void keep_last_of_equal(std::vector<Json::Member>& members) {
-    std::unordered_set<std::string> later;
+    std::set<std::string> later;  // keys are chosen by clients: no hash table
     std::vector<Json::Member> kept;
     for (auto member = members.rbegin(); member != members.rend(); ++member) {
       if (later.insert(member->first).second) kept.push_back(std::move(*member));

@@ -293,12 +293,8 @@ Value value_of(Context& context, JsonNode node) {
   return context.heap.dict(std::move(dict));
 }
 
-const Value* member(const Value& value, std::string_view key) {
-  if (!value.is_dict()) return nullptr;
-  const auto found = std::ranges::find_if(value.dict->items, [&](const auto& entry) {
-    return entry.first.is_text() && entry.first.bytes() == key;
-  });
-  return found == value.dict->items.end() ? nullptr : &found->second;
+const Value* member(Context& context, const Value& value, std::string_view key) {
+  return value.is_dict() ? value.dict->find(context, key) : nullptr;
 }
 
 // The object with the member, which is added if it is absent.
@@ -320,8 +316,8 @@ Value plain_content(Context& context, const Value& content, std::string_view sou
   if (!content.is_list()) return content;
   Text text;
   for (const Value& part : content.list->items) {
-    const Value* type = member(part, "type");
-    const Value* words = member(part, "text");
+    const Value* type = member(context, part, "type");
+    const Value* words = member(context, part, "text");
     require(type != nullptr && type->is_text() && type->bytes() == "text" && words != nullptr &&
                 words->is_text(),
             source,
@@ -333,8 +329,8 @@ Value plain_content(Context& context, const Value& content, std::string_view sou
 }
 
 Value call_with_arguments(Context& context, const Value& call, ToolArguments style) {
-  const Value* function = member(call, "function");
-  const Value* arguments = function == nullptr ? nullptr : member(*function, "arguments");
+  const Value* function = member(context, call, "function");
+  const Value* arguments = function == nullptr ? nullptr : member(context, *function, "arguments");
   if (arguments == nullptr) return call;
   Value shown = *arguments;
   if (style == ToolArguments::texts && shown.is_dict()) {
@@ -356,7 +352,7 @@ Value call_with_arguments(Context& context, const Value& call, ToolArguments sty
 }
 
 Value with_content(Context& context, const Value& message) {
-  const Value* content = member(message, "content");
+  const Value* content = member(context, message, "content");
   if (content != nullptr && !content->is_none()) return message;
   return with_member(context, message, "content", context.heap.text(Text::foreign("")));
 }
@@ -369,11 +365,11 @@ Value full_tools(Context& context, const Value& tools) {
   std::vector<Value> full;
   if (!tools.is_list()) return tools;
   for (const Value& tool : tools.list->items) {
-    const Value* function = member(tool, "function");
+    const Value* function = member(context, tool, "function");
     if (function == nullptr || !function->is_dict()) return tools;
     Value whole = *function;
     for (const JsonNode one : JsonNode(kOptional)) {
-      const Value* known = member(whole, one.key());
+      const Value* known = member(context, whole, one.key());
       if (known != nullptr && !known->is_none()) continue;
       whole = with_member(context, whole, one.key(), value_of(context, one));
     }
@@ -383,8 +379,8 @@ Value full_tools(Context& context, const Value& tools) {
 }
 
 Value with_reasoning_block(Context& context, const Value& message) {
-  const Value* reasoning = member(message, "reasoning_content");
-  const Value* content = member(message, "content");
+  const Value* reasoning = member(context, message, "reasoning_content");
+  const Value* content = member(context, message, "content");
   if (reasoning == nullptr || !reasoning->is_text() || reasoning->bytes().empty()) return message;
   if (content == nullptr || !content->is_text()) return message;
   const auto block = [&](const char* kind, const Value& text) {
@@ -401,12 +397,13 @@ Value with_reasoning_block(Context& context, const Value& message) {
 
 // The template of gpt-oss takes either a text or reasoning beside a call: a text joins the latter.
 Value with_thinking(Context& context, Value message) {
-  const Value *reasoning = member(message, "reasoning_content"),
-              *content = member(message, "content"), *calls = member(message, "tool_calls");
+  const Value *reasoning = member(context, message, "reasoning_content"),
+              *content = member(context, message, "content"),
+              *calls = member(context, message, "tool_calls");
   const auto is_said = [](const Value* value) {
     return value != nullptr && value->is_text() && !value->bytes().empty();
   };
-  if (!is_said(reasoning) || member(message, "thinking") != nullptr) return message;
+  if (!is_said(reasoning) || member(context, message, "thinking") != nullptr) return message;
   std::string text(reasoning->bytes());
   if (is_said(content) && calls != nullptr && calls->is_list() && !calls->list->items.empty()) {
     text += "\n" + std::string(content->bytes());
@@ -419,13 +416,13 @@ Value message_value(Context& context, JsonNode node, const JinjaInput& input) {
   Value message = value_of(context, node);
   require(message.is_dict(), context.source, ": a message is not an object");
   if (input.null_is_empty) message = with_content(context, message);
-  if (const Value* content = member(message, "content")) {
+  if (const Value* content = member(context, message, "content")) {
     message =
         with_member(context, message, "content", plain_content(context, *content, context.source));
   }
   if (input.reasoning_blocks) message = with_reasoning_block(context, message);
   if (input.thinking) message = with_thinking(context, message);
-  const Value* calls = member(message, "tool_calls");
+  const Value* calls = member(context, message, "tool_calls");
   if (calls == nullptr || !calls->is_list()) return message;
   std::vector<Value> changed;
   for (const Value& call : calls->list->items) {

@@ -45,8 +45,9 @@ void Engine::run(std::vector<Feed> parts) {
     fetch_hidden();
     if (batch_.outputs.empty()) transformer.backend().synchronize();
     options_.check_step();
-  } catch (const Error& error) {      // an error of the device, not of a request
-    for (const Feed& part : parts) {  // what the step computed must not be reused
+  } catch (const Error& error) {  // an error of the device, not of a request
+    // The prefix cache must not reuse what the step computed.
+    for (const Feed& part : parts) {
       const std::int32_t sequence = active_.at(part.id)->sequence;
       const std::int64_t before = session_.cache().length(sequence) - part.tokens - part.drafts;
       (void)session_.state().restore(sequence, before);

@@ -7,7 +7,6 @@
 #include <initializer_list>
 #include <map>
 #include <set>
-#include <unordered_map>
 
 #include "base/text.h"
 #include "grammar/schema_texts.h"
@@ -397,7 +396,7 @@ using Overlap = std::optional<std::pair<std::size_t, std::size_t>>;
 // `constants(i)`: null, or those that an alternative's values or one of its properties must have.
 template <class OfAlternative>
 Overlap common_constant(const std::vector<std::size_t>& which, const OfAlternative& constants) {
-  std::unordered_map<std::string_view, std::size_t> owners;
+  std::map<std::string_view, std::size_t> owners;  // texts of requests: no hash table
   for (const std::size_t i : which) {
     const Constants* const own = constants(i);
     if (own == nullptr || own->empty()) return std::minmax(i, i == which[0] ? which[1] : which[0]);

@@ -284,9 +284,8 @@ void check_steps(const TokenizerSpec& spec) {
   }
 }
 
-// The longest run of used slots that is accepted; those of real tables are shorter than 100.
-// Probing goes on to the end of a run, which would be far if a file's entries were chosen to
-// collide.
+// Limit of the length of a run of used slots, because probing takes as many steps as the run is
+// long, and a file may choose entries that collide. Real tables have runs below 100.
 constexpr std::size_t kMaxRun = 4096;
 
 void check_run(std::size_t length, std::string_view name, std::string_view source) {
