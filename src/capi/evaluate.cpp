@@ -68,13 +68,15 @@ struct MeasuredText {
                          .windows = windows,
                          .protocol = settings.protocol,
                          .window_bos = window_bos};
-    run.progress = [&options, work, total = std::ssize(windows)](std::int64_t done, double) {
-      const bool stop = is_cancelled(options.cancel) ||
-                        (options.on_progress != nullptr &&
-                         options.on_progress(options.user, work, done, total) != 0);
-      require(!stop, ErrorKind::interrupted, work, ": ended by the caller after ", done, " of ",
-              total, " windows");
+    const auto end_if = [work](bool stop) {
+      require(!stop, ErrorKind::interrupted, work, ": ended by the caller");
     };
+    run.progress = [&options, work, end_if, total = std::ssize(windows)](std::int64_t done,
+                                                                         double) {
+      end_if(options.on_progress != nullptr &&
+             options.on_progress(options.user, work, done, total) != 0);
+    };
+    run.before_forward = [&options, end_if] { end_if(is_cancelled(options.cancel)); };
     return run;
   }
 };

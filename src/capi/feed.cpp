@@ -187,7 +187,7 @@ leq_status leq_feed(leq_session* session, const leq_token* tokens, size_t count,
 }
 
 size_t leq_position(const leq_session* session) {
-  return is_valid(session) ? session->fed_tokens() : 0;
+  return is_valid(session) ? session->position() : 0;
 }
 
 leq_status leq_rewind(leq_session* session, size_t position, size_t* left, leq_error* error) {

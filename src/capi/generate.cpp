@@ -155,45 +155,56 @@ void leq_session::empty_caches() {
   }
 }
 
+// Counts a call's use of a session until its end.
+class leq_session::Use {
+ public:
+  Use(leq_session& session, int& count) : session_(session), count_(count) { ++count_; }
+  Use(const Use&) = delete;
+  Use& operator=(const Use&) = delete;
+  ~Use() {
+    const std::lock_guard lock(session_.mutex_);
+    --count_;
+    session_.position_ = session_.fed_.size();
+  }
+
+ private:
+  leq_session& session_;
+  int& count_;
+};
+
 void leq_session::with_engine(const std::function<void(EngineThread&)>& work) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!engine_) {
-      empty_caches();
-      fed_.clear();
-      engine_ =
-          std::make_unique<EngineThread>(session(), model().tokenizer(), options_, kMaxReplies);
-    }
-    ++users_;
+  std::unique_lock lock(mutex_);
+  require_use(feeding_ == 0,
+              "another thread, or the call whose callback this is, feeds tokens or layers of this "
+              "session");
+  if (!engine_) {
+    empty_caches();
+    fed_.clear();
+    position_ = 0;
+    engine_ = std::make_unique<EngineThread>(session(), model().tokenizer(), options_, kMaxReplies);
   }
-  const auto leave = [&] {
-    const std::lock_guard lock(mutex_);
-    --users_;
-  };
-  try {
-    work(*engine_);
-  } catch (...) {
-    leave();
-    throw;
-  }
-  leave();
+  const Use use(*this, users_);
+  lock.unlock();
+  work(*engine_);
 }
 
 void leq_session::with_tokens(const std::function<void(std::vector<Token>&)>& work) {
-  const std::lock_guard lock(mutex_);
-  require_use(users_ == 0,
-              "another thread writes replies on this session: feed tokens on one of "
-              "your own");
+  std::unique_lock lock(mutex_);
+  require_use(users_ == 0 && feeding_ == 0,
+              "another thread, or the call whose callback this is, uses this session: feed tokens "
+              "on one of your own");
   if (engine_) {
     engine_.reset();
     empty_caches();
   }
+  const Use use(*this, feeding_);
+  lock.unlock();
   work(fed_);
 }
 
-std::size_t leq_session::fed_tokens() const {
+std::size_t leq_session::position() const {
   const std::lock_guard lock(mutex_);
-  return fed_.size();
+  return position_;
 }
 
 namespace leq::capi {

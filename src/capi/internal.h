@@ -200,11 +200,14 @@ struct leq_session : leq::capi::HandleOf<leq::capi::HandleKind::session> {
 
   // Calls `work` with the engine's thread; several threads may call this concurrently.
   void with_engine(const std::function<void(leq::EngineThread&)>& work);
-  // Calls `work` alone with the tokens fed so far; throws StatusError if the engine is in use.
+  // Calls `work` alone with the tokens fed so far. Both throw StatusError while the session is used
+  // in the other way, and this one beside any call: the mutex is not held, as callbacks of `work`
+  // may call the session.
   void with_tokens(const std::function<void(std::vector<leq::Token>& fed)>& work);
-  std::size_t fed_tokens() const;
+  std::size_t position() const;  // number of tokens fed by the calls that have returned
 
  private:
+  class Use;
   void empty_caches();
 
   std::shared_ptr<const leq::capi::OpenModel> model_;
@@ -213,8 +216,10 @@ struct leq_session : leq::capi::HandleOf<leq::capi::HandleKind::session> {
   leq::EngineOptions options_;
   mutable std::mutex mutex_;
   std::unique_ptr<leq::EngineThread> engine_;
-  int users_ = 0;  // threads that are using the engine
+  int users_ = 0;    // calls that are using the engine
+  int feeding_ = 0;  // 0 or 1 call of with_tokens
   std::vector<leq::Token> fed_;
+  std::size_t position_ = 0;
 };
 
 struct leq_grammar : leq::capi::HandleOf<leq::capi::HandleKind::grammar> {

@@ -75,8 +75,8 @@ LEQ_API void leq_free(void* block); /* NULL is allowed */
 
 typedef struct leq_cancel leq_cancel;
 LEQ_API leq_cancel* leq_cancel_new(void); /* NULL if out of memory */
-/* Calls with this handle end before their next token or within a tenth of a second. They return
- * LEQ_INTERRUPTED, except leq_generate: it returns LEQ_OK, and its replies have
+/* Calls with this handle end before their next token or within a tenth of a second, those that
+ * measure before their next 512 tokens. They return LEQ_INTERRUPTED, except leq_generate: it returns LEQ_OK, and its replies have
  * LEQ_STOP_INTERRUPTED. */
 LEQ_API void leq_cancel_request(leq_cancel* cancel);
 LEQ_API void leq_cancel_reset(leq_cancel* cancel);
@@ -376,9 +376,9 @@ LEQ_API leq_status leq_load_state(leq_session* session, const char* path, size_t
                                   leq_error* error);
 
 /* ---- Token by token ----
- * A session is used in one of two ways: with the calls above, or with leq_feed. Changing from one
- * to the other clears its cache. While one of the calls above runs in another thread, leq_feed
- * returns LEQ_MISUSE. */
+ * A session is used in one of two ways: with the calls above, by any number of threads, or with
+ * leq_feed and the calls below it, by one. Changing from one to the other clears its cache. While a
+ * call of one way runs, calls of the other return LEQ_MISUSE, also those of its callbacks. */
 
 enum { LEQ_LAST_LOGITS = 0, LEQ_ALL_LOGITS = 1, LEQ_NO_LOGITS = 2 };
 

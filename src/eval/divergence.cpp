@@ -223,7 +223,7 @@ WrittenBase write_divergence_base(Session& session, ThreadPool& pool, const Perp
                                   const std::filesystem::path& path, const DivergenceKey& key) {
   ensure(!run.windows.empty(), "perplexity: no window to measure");
   DivergenceBaseWriter writer(path, key);
-  WindowLogits logits(session, run.tokens, run.window_bos);
+  WindowLogits logits(session, run);
   const std::size_t row_bytes = writer.row_bytes();
   std::vector<std::byte> packed;
   std::vector<std::vector<double>> nlls;
@@ -251,7 +251,7 @@ Divergence measure_divergence(Session& session, ThreadPool& pool, const Perplexi
                               const DivergenceBaseReader& base, const DivergenceKey& key) {
   ensure(!run.windows.empty(), "KL divergence: no window to measure");
   base.require_same(key);
-  WindowLogits logits(session, run.tokens, run.window_bos);
+  WindowLogits logits(session, run);
   Collector collector(run);
   std::int64_t first = 0;  // index of the window's first row in the file
   for (const Window& window : run.windows) {
@@ -267,8 +267,8 @@ Divergence measure_divergence(Session& session, ThreadPool& pool, const Perplexi
 Divergence measure_divergence(Session& base, Session& session, ThreadPool& pool,
                               const PerplexityRun& run) {
   ensure(!run.windows.empty(), "KL divergence: no window to measure");
-  WindowLogits base_logits(base, run.tokens, run.window_bos);
-  WindowLogits logits(session, run.tokens, run.window_bos);
+  WindowLogits base_logits(base, run);
+  WindowLogits logits(session, run);
   const auto vocab = index(base.transformer().config().vocab);
   std::vector<float> kept;  // [scored rows of a window][V]
   Collector collector(run);

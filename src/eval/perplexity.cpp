@@ -194,16 +194,17 @@ std::size_t at(std::int64_t value) { return static_cast<std::size_t>(value); }
 
 }  // namespace
 
-WindowLogits::WindowLogits(Session& session, std::span<const Token> tokens, Token window_bos)
-    : session_(session), tokens_(tokens), window_bos_(window_bos) {
+WindowLogits::WindowLogits(Session& session, const PerplexityRun& run)
+    : session_(session), run_(run) {
   const RunLimits& limits = session.limits();
   chunk_ = std::min({limits.batch_tokens, limits.output_tokens, kOutputRows});
 }
 
 void WindowLogits::feed(const Window& window, const std::function<void(const ScoredRows&)>& sink) {
   session_.state().drop(kSequence);
-  window_.assign(tokens_.begin() + window.first, tokens_.begin() + window.first + window.count);
-  if (window_bos_ != kNoToken) window_[0] = window_bos_;
+  const auto first = run_.tokens.begin() + window.first;
+  window_.assign(first, first + window.count);
+  if (run_.window_bos != kNoToken) window_[0] = run_.window_bos;
   for (const Token token : window_) {
     require(token >= 0 && token < vocab(), "token id ", token, ": the model has ", vocab(),
             "; its tokenizer belongs to another model");
@@ -226,6 +227,7 @@ void WindowLogits::feed(const Window& window, const std::function<void(const Sco
 
 // Runs rows [begin, end) of the window, and downloads the logits of rows from `scored` on.
 void WindowLogits::forward(std::int64_t begin, std::int64_t scored, std::int64_t end) {
+  if (run_.before_forward) run_.before_forward();
   batch_.clear();
   batch_.add(kSequence, window_.data() + begin, scored - begin, Batch::Want::none);
   batch_.add(kSequence, window_.data() + scored, end - scored, Batch::Want::all);
@@ -301,7 +303,7 @@ PerplexityResult summarize(Protocol protocol, std::span<const std::vector<double
 
 PerplexityResult measure_perplexity(Session& session, ThreadPool& pool, const PerplexityRun& run) {
   ensure(!run.windows.empty(), "perplexity: no window to measure");
-  WindowLogits logits(session, run.tokens, run.window_bos);
+  WindowLogits logits(session, run);
   std::vector<std::vector<double>> nlls;
   double sum = 0, weight = 0;  // sums over window means for hf, otherwise over tokens
   for (const Window& window : run.windows) {

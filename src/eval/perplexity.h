@@ -116,11 +116,22 @@ struct ScoredRows {
   }
 };
 
+// Inputs of a run other than the session, whose context must be at least one window.
+struct PerplexityRun {
+  std::span<const Token> tokens;
+  std::span<const Window> windows;
+  Protocol protocol = Protocol::hf;
+  Token window_bos = kNoToken;  // replaces each window's first token (llamacpp-512)
+  // Optional. Called after each window with the number of windows done and the perplexity so far.
+  std::function<void(std::int64_t done, double ppl_so_far)> progress = {};
+  std::function<void()> before_forward = {};  // optional; may throw to end the run
+};
+
 // Reuses its buffers for all windows. Every window starts with an empty cache.
 class WindowLogits {
  public:
-  // `window_bos` replaces each window's first token; kNoToken: no replacement.
-  WindowLogits(Session& session, std::span<const Token> tokens, Token window_bos);
+  // `run` must outlive it.
+  WindowLogits(Session& session, const PerplexityRun& run);
 
   // Calls `sink` with the window's scored rows, in order, in one or more parts. Throws Error if a
   // token is not in the model's vocabulary.
@@ -131,8 +142,7 @@ class WindowLogits {
   void forward(std::int64_t begin, std::int64_t scored, std::int64_t end);
 
   Session& session_;
-  std::span<const Token> tokens_;
-  Token window_bos_;
+  const PerplexityRun& run_;
   std::int64_t chunk_ = 0;
   std::vector<Token> window_;
   Batch batch_;
@@ -165,16 +175,6 @@ std::vector<double> score_window(WindowLogits& logits, ThreadPool& pool, const W
 
 // Combines the negative log-likelihoods of the scored tokens of all windows.
 PerplexityResult summarize(Protocol protocol, std::span<const std::vector<double>> window_nlls);
-
-// Inputs of a run other than the session, whose context must be at least one window.
-struct PerplexityRun {
-  std::span<const Token> tokens;
-  std::span<const Window> windows;
-  Protocol protocol = Protocol::hf;
-  Token window_bos = kNoToken;  // replaces each window's first token (llamacpp-512)
-  // Optional. Called after each window with the number of windows done and the perplexity so far.
-  std::function<void(std::int64_t done, double ppl_so_far)> progress = {};
-};
 
 // Each window is a separate forward pass with an empty cache. `pool` parallelizes the softmax.
 // Throws Error naming the window and token if a logit is not finite.

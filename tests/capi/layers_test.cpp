@@ -68,6 +68,33 @@ TEST_F(Layers, InputsAreCodesTimesScales) {
                         {"qkv", 256}, {"o", 256}, {"gate_up", 256}, {"down", 704}}));
 }
 
+TEST_F(Layers, ACallbackMayNotUseTheSession) {
+  struct Seen {
+    leq_session* session;
+    std::vector<leq_token> tokens;
+    std::vector<leq_status> statuses;
+  } seen = {session_.get(), tokens_, {}};
+  const auto on_input = [](void* user, const char*, const float*, std::size_t, std::size_t) {
+    auto& [session, tokens, statuses] = *static_cast<Seen*>(user);
+    if (!statuses.empty()) return;
+    EXPECT_EQ(leq_position(session), 0u);
+    statuses.push_back(
+        leq_feed(session, tokens.data(), tokens.size(), LEQ_NO_LOGITS, nullptr, nullptr));
+    std::size_t kept = 0;
+    statuses.push_back(
+        leq_save_state(session, tokens.data(), tokens.size(), "/dev/null", &kept, nullptr));
+    std::vector<float> numbers(kWidth);
+    statuses.push_back(
+        leq_embed(session, tokens.data(), tokens.size(), numbers.data(), kWidth, nullptr));
+  };
+  run(on_input, &seen);
+  EXPECT_EQ(seen.statuses, (std::vector<leq_status>{LEQ_MISUSE, LEQ_MISUSE, LEQ_MISUSE}));
+  EXPECT_EQ(
+      leq_feed(session_.get(), tokens_.data(), tokens_.size(), LEQ_NO_LOGITS, nullptr, nullptr),
+      LEQ_OK);
+  EXPECT_EQ(leq_position(session_.get()), tokens_.size());
+}
+
 TEST_F(Layers, MisuseIsRefused) {
   leq_error error = no_error();
   leq_session* session = session_.get();

@@ -20,7 +20,7 @@ namespace {
 class Runner {
  public:
   Runner(const std::filesystem::path& folder, const std::string& type, KvType kv,
-         const std::filesystem::path& text_of = {})
+         const std::filesystem::path& text_of = {}, std::int64_t output_tokens = kOutputRows)
       : model_(test::quantized(folder, type), {}),
         backend_(make_backend({.device = "cpu", .threads = 2})) {
     ProtocolRequest request;
@@ -39,7 +39,7 @@ class Runner {
     report_.text_sha256 = text.text_sha256;
     RunLimits limits;
     limits.context = 128;
-    limits.output_tokens = kOutputRows;
+    limits.output_tokens = output_tokens;
     limits.key_type = limits.value_type = kv;
     session_ =
         std::make_unique<Session>(model_, *backend_, resolve_limits(limits, model_.config()));
@@ -103,6 +103,25 @@ TEST(MeasureDivergence, FileAndSideBySideAgreeAndOrderTypes) {
   const DivergenceResult kv = through_file(cache);
   EXPECT_GT(kv.kl_mean.value, 1e-7);
   EXPECT_LT(kv.kl_mean.value, 1e-3);
+}
+
+TEST(MeasurePerplexity, MayEndBeforeAnyForwardPass) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  LEQ_SHARED_OR_SKIP(text, "models/storyteller/heldout.txt");
+  ThreadPool pool(2);
+  Runner runner(folder, "f32", KvType::f32, {}, /*output_tokens=*/50);
+  PerplexityRun run = runner.run();
+  int passes = 0, windows = 0;
+  run.before_forward = [&] { ++passes; };
+  run.progress = [&](std::int64_t, double) { ++windows; };
+  measure_perplexity(runner.session(), pool, run);
+  EXPECT_EQ(windows, 4);
+  EXPECT_EQ(passes, 4 * 3);  // 127 rows, 50 at once
+  passes = windows = 0;
+  run.before_forward = [&] { require(++passes < 5, ErrorKind::interrupted, "enough"); };
+  EXPECT_THROW(measure_perplexity(runner.session(), pool, run), Error);
+  EXPECT_EQ(passes, 5);
+  EXPECT_EQ(windows, 1);
 }
 
 // A file on its own, fed another's tokens.

@@ -29,7 +29,8 @@ TEST(EchoedChoices, HaveTheLogProbabilitiesOfAForwardPass) {
     for (const Json& choice : question["choices"]) {
       const std::vector<Token> tokens =
           encode_text(story_model().tokenizer(), question["context"].text() + " " + choice.text());
-      WindowLogits logits(session, tokens, kNoToken);
+      const PerplexityRun run = {.tokens = tokens, .windows = {}};
+      WindowLogits logits(session, run);
       const std::vector<double> expected =
           score_window(logits, pool, {0, std::ssize(tokens), /*scored_from=*/1});
       const auto answer = served.post("/v1/completions", Json{{"prompt", tokens},
