@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 import xml.etree.ElementTree
 from html.parser import HTMLParser
 
@@ -560,6 +561,9 @@ class Command(unittest.TestCase):
             code, _, error = self.run_it(*given, **{"LEQ_ARG_" + name: value})
             self.assertEqual((code, error.count("\n")), (1, 1), error)
             self.assertIn(part, error)
+        with unittest.mock.patch.dict(os.environ, LEQ_ARG_CHOICES="set.jsonl"):
+            for more, choices in ((), ["set.jsonl"]), (("--choices", "a", "--choices=b"), ["a", "b"]):
+                self.assertEqual([str(one) for one in cli.job_of(given + list(more)).choices], choices)
 
 
 class Hybrid(unittest.TestCase):

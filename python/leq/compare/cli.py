@@ -144,7 +144,7 @@ def job_of(words):
     """The Job of a command line; raises leq.Error."""
     from .measure import Job, Sizes, quick_sizes
     made = parser()
-    environment.set_defaults(made)
+    environment.set_defaults(made, words)
     given = made.parse_intermixed_args(words)
     if len(given.checkpoint) > 1:
         raise errors.SettingError(f"unexpected argument '{given.checkpoint[1]}'; see leq-compare --help")

@@ -74,7 +74,7 @@ def _parser():
 def _parse(words):
     """The options that were given, by their long names, and the model's path."""
     parser = _parser()
-    environment.set_defaults(parser)
+    environment.set_defaults(parser, words)
     given = vars(parser.parse_intermixed_args(words))
     models = given.pop("model")
     given = {name.replace("_", "-"): value for name, value in given.items() if value is not None}
