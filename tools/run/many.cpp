@@ -69,7 +69,7 @@ std::string json_line(std::size_t index, const Prompt& prompt, const EngineReply
                {"prompt_tokens_per_second", reply.prompt_tokens_per_second()},
                {"tokens_per_second", reply.reply_tokens_per_second()}};
   if (reply.error) line["error"] = with_flags(reply.error->marked());
-  return line.dump() + "\n";
+  return line.dump_any() + "\n";
 }
 
 // Prints replies in the order of their prompts, whatever order they end in.
