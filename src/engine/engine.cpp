@@ -558,17 +558,29 @@ void Engine::leave(Active& active) {
 // Engine operations other than replies: saving and loading the texts of the prefix cache, and
 // embedding texts.
 
+namespace {
+
+// A sequence of no request, empty again at the end of the scope, also after an error.
+struct IdleSequence {
+  SequenceState state;
+  std::int32_t id;
+  ~IdleSequence() { state.drop(id); }
+};
+
+}  // namespace
+
 SavedPrefix Engine::save_prefix(std::span<const Token> tokens) {
   finish_ahead();
   const SequenceState state = session_.state();
   SavedPrefix prefix;
   if (!options_.reuse_prefixes) return prefix;
-  const std::int32_t sequence = sequences_.idle();
   const PrefixCache::Match found = prefixes_.find(tokens, false);
-  state.adopt(sequence, found.prefix());
   prefix.tokens.assign(tokens.begin(), tokens.begin() + found.tokens);
-  prefix.kv = state.save(sequence);
-  state.drop(sequence);
+  {
+    const IdleSequence sequence = {state, sequences_.idle()};
+    state.adopt(sequence.id, found.prefix());
+    prefix.kv = state.save(sequence.id);
+  }
   const FixedStates* const fixed = state.fixed();
   if (fixed == nullptr) return prefix;
   std::vector<PrefixCache::KeptState> kept = prefixes_.states(prefix.tokens);
@@ -593,21 +605,17 @@ bool Engine::load_prefix(const SavedPrefix& prefix, std::string_view source) {
             ", expected ids below ", vocabulary_, "; the file is damaged, remove it");
   }
   for (const SavedState& saved : prefix.states) state.check_state(saved.bytes, source);
-  const std::int32_t sequence = sequences_.idle();
   const std::int64_t needed = pages_for(length);
   prefixes_.make_free(needed + std::ssize(prefix.states));  // each state has a page of its own
   if (length > cache.shape().positions || cache.free_pages() < needed) return false;
   prefixes_.make_states_free(1);
-  state.load(sequence, prefix.kv, source);
-  const std::int64_t found = state.length(sequence);
-  const bool agrees = found == length;
-  if (agrees) {
-    prefixes_.keep(sequence, prefix.tokens, true);
-    load_states(prefix, sequence);
-  }
-  state.drop(sequence);
-  require(agrees, source, ": ", length, " tokens with keys and values of ", found,
+  const IdleSequence sequence = {state, sequences_.idle()};
+  state.load(sequence.id, prefix.kv, source);
+  const std::int64_t found = state.length(sequence.id);
+  require(found == length, source, ": ", length, " tokens with keys and values of ", found,
           "; the file is damaged, remove it");
+  prefixes_.keep(sequence.id, prefix.tokens, true);
+  load_states(prefix, sequence.id);
   return true;
 }
 

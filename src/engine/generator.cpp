@@ -135,6 +135,7 @@ std::vector<Token> ChatSession::shorter_prompt(const std::vector<ChatMessage>& m
 FinishedReply ChatSession::write(std::vector<ChatMessage> messages, const TextSink& on_text,
                                  const std::atomic<bool>& interrupted) {
   std::size_t left_out = state_.left_out;
+  auto replies = state_.replies;
   EngineRequest request;
   request.prompt = prompt_of(messages, left_out);
   if (std::ssize(request.prompt) >= generator_.context()) {
@@ -147,14 +148,13 @@ FinishedReply ChatSession::write(std::vector<ChatMessage> messages, const TextSi
   if (left_out != state_.left_out) options_.on_left_out(left_out);
   request.stop = options_.stop;
   request.grammar = options_.grammar;
-  request.reply = state_.replies;
+  request.reply = replies++;
   request.begun = 0;
   request.on_prompt = options_.on_prompt;
   if (options_.style.channels) request.shown = shown_tokens(options_.style, tokenizer_);
   ShownReply shown(options_.style, without_first_space(on_text));
   request.on_text = [&](std::string_view text) { shown.push(text); };
   FinishedReply reply = generator_.generate(request, &interrupted);
-  ++state_.replies;
   // The rest of a reply is sampled with the random numbers of the next reply.
   while (reply.stopped == StopReason::context_full && options_.grammar == nullptr) {
     std::size_t more = left_out;
@@ -165,10 +165,9 @@ FinishedReply ChatSession::write(std::vector<ChatMessage> messages, const TextSi
     if (options_.stop.max_tokens >= 0) {
       request.stop.max_tokens = options_.stop.max_tokens - std::ssize(reply.tokens);
     }
-    request.reply = state_.replies;
+    request.reply = replies++;
     request.begun = std::ssize(reply.tokens);
     reply.add(generator_.generate(request, &interrupted));
-    ++state_.replies;
   }
   if (const std::string rest = std::exchange(reply.rest, {}); !rest.empty()) {
     reply.text += rest;
@@ -178,6 +177,7 @@ FinishedReply ChatSession::write(std::vector<ChatMessage> messages, const TextSi
   messages.push_back({"assistant", shown.finish()});
   state_.messages = std::move(messages);
   state_.left_out = left_out;
+  state_.replies = replies;
   return reply;
 }
 

@@ -14,6 +14,7 @@
 #include "base/descriptor.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "hub/arrivals.h"
 #include "hub/hub.h"
@@ -55,6 +56,27 @@ std::uint64_t bytes_of(const fs::path& file) {
   std::error_code missing;
   const std::uintmax_t bytes = fs::file_size(file, missing);
   return missing ? 0 : bytes;
+}
+
+// Whether a part of a file, which may be empty, has a header's length and as much of its JSON as is
+// there. Other beginnings, such as zeros, stay after a crash; they would be read before the file's
+// checksum is known.
+bool may_begin_safetensors(int descriptor) {
+  constexpr std::uint64_t kMaxHeaderBytes = 100u << 20;
+  std::array<std::byte, sizeof(std::uint64_t)> first = {};
+  if (::pread(descriptor, first.data(), first.size(), 0) != std::ssize(first)) return true;
+  const auto bytes = ByteReader(first, "").read<std::uint64_t>("the header's length");
+  if (bytes < 2 || bytes > kMaxHeaderBytes) return false;
+  std::string header(bytes, '\0');
+  const auto have = ::pread(descriptor, header.data(), bytes, first.size());
+  if (have <= 0) return true;
+  header.resize(static_cast<std::size_t>(have));
+  if (header.size() < bytes) return header[0] == '{' && header.find('\0') == header.npos;
+  try {
+    return parse_json(header, "").is_object();
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 // "https://host/a/b" -> "https://host"
@@ -232,7 +254,11 @@ Hub::Blob Hub::lock_blob(const HubRepository& repository, const HubFile& file,
     arrivals_->open(blob.name, blob.path);
     report(blob, file.bytes);
   } else {
-    const Descriptor made(blob.incomplete, kAppends);
+    const Descriptor part(blob.incomplete, kAppends);
+    if (file.name.ends_with(".safetensors") && !may_begin_safetensors(part.get())) {
+      events_.say(blob.what + ": what an earlier download left is no beginning of it");
+      start_again(blob, part.get());
+    }
     arrivals_->open(blob.name, blob.incomplete);
   }
   return blob;

@@ -124,7 +124,8 @@ struct Choice {
   std::vector<Token> tokens;
   std::int64_t logprob_characters = 0;  // number of characters before the next token
   std::int64_t reasoning_tokens = 0;
-  EngineReply end;  // set when the reply ends
+  std::int64_t held_tokens = 0;  // the latest ones, without text so far
+  EngineReply end;               // set when the reply ends
 
   // Whether the model ended the reply, by an end token or a stop string.
   bool is_complete() const {

@@ -281,10 +281,17 @@ class Generation {
     choice.logprobs.insert(choice.logprobs.end(), piece.logprobs.begin(), piece.logprobs.end());
     const bool has_more = !piece.empty() || (call_.top_logprobs >= 0 && !piece.logprobs.empty());
     const bool sent = !call_.stream || !has_more || write(writer_->more(choice, piece));
-    const bool only_reasoning =
-        !piece.reasoning.empty() && piece.content.empty() && piece.calls.empty();
-    if (only_reasoning) choice.reasoning_tokens += std::ssize(piece.tokens);
+    count_reasoning(choice, piece);
     return sent;
+  }
+
+  // Tokens whose text is held back, such as line ends, are of the part that comes next.
+  static void count_reasoning(Choice& choice, const ChoicePiece& piece) {
+    choice.held_tokens += std::ssize(piece.tokens);
+    if (piece.empty()) return;
+    const bool is_reasoning = piece.content.empty() && piece.calls.empty();
+    if (is_reasoning) choice.reasoning_tokens += choice.held_tokens;
+    choice.held_tokens = 0;
   }
 
   bool finish(Choice& choice) {
@@ -293,6 +300,9 @@ class Generation {
       static_cast<ReplyPiece&>(rest) = readers_[choice.index].finish();
     }
     if (!add(choice, rest)) return false;
+    if (!choice.reasoning.empty() && choice.content.empty() && choice.calls.empty()) {
+      choice.reasoning_tokens += choice.held_tokens;  // the reply ended in its reasoning
+    }
     return !call_.stream || write(writer_->end(choice));
   }
 

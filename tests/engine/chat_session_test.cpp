@@ -342,5 +342,15 @@ TEST(ChatSession, RestoreRefusesMessagesOutOfOrder) {
   EXPECT_TRUE(chat.session.state().messages.empty());
 }
 
+TEST(ChatSession, AnInterruptBeforeTheFirstTokenChangesNoLaterReply) {
+  LEQ_SHARED_OR_SKIP(folder, "models/qwen2-tiny");
+  Chat chat(folder), undisturbed(folder);
+  const ChatState before = chat.session.state();
+  const std::atomic<bool> interrupted = true;
+  (void)chat.session.say("Hello!", kNoSink, interrupted);
+  EXPECT_EQ(chat.session.state(), before);
+  EXPECT_EQ(chat.say("Hello!").tokens, undisturbed.say("Hello!").tokens);
+}
+
 }  // namespace
 }  // namespace leq

@@ -148,5 +148,35 @@ TEST_F(Drafts, AFailureEndsDraftingAndFreesTheCache) {
   drafts_->leave(0);
 }
 
+// The large model may have fewer logits than the draft model, whose others are no tokens, or more.
+TEST_F(Drafts, ModelsMayHaveOtherNumbersOfLogits) {
+  constexpr std::int64_t kFewer = 50;
+  const std::int64_t own = model_->config().vocab;
+  SamplingSettings settings;
+  settings.temperature = 0;
+  {
+    DraftModel small(*session_, kFewer);
+    Reply reply = {
+        model_->tokenizer(), prompt(20), Sampler(settings, kFewer, {}), {.context = 256}};
+    std::vector<DraftModel::Writer> writers = {{0, &reply, 4}};
+    small.draft(writers);
+    EXPECT_FALSE(small.error()) << small.error()->what();
+    ASSERT_EQ(writers[0].drafts.size(), 4u);
+    for (const Token id : writers[0].drafts) EXPECT_LT(id, kFewer);
+    small.leave(0);
+  }
+  DraftModel large(*session_, own + 64);
+  settings.logit_bias = {{static_cast<Token>(own), 1.0f}, {static_cast<Token>(own - 1), 1e6f}};
+  Reply reply = {model_->tokenizer(),
+                 prompt(20),
+                 Sampler(settings, static_cast<std::size_t>(own) + 64, {}),
+                 {.context = 256}};
+  std::vector<DraftModel::Writer> writers = {{0, &reply, 3}};
+  large.draft(writers);
+  EXPECT_FALSE(large.error()) << large.error()->what();
+  EXPECT_EQ(writers[0].drafts, std::vector<Token>(3, static_cast<Token>(own - 1)));
+  large.leave(0);
+}
+
 }  // namespace
 }  // namespace leq

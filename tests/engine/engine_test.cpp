@@ -425,5 +425,259 @@ TEST_P(EngineRequests, WhatCannotBeWrittenIsRefusedAtOnce) {
   EXPECT_FALSE(engine.step());
 }
 
+// Continuous batching: a request that comes while others are written joins them in the next step.
+TEST_P(EngineRequests, ALaterRequestJoinsTheBatch) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  const Model model(test::quantized(folder, "int8"), {});
+  const auto backend = make_backend({.device = "cpu", .threads = 1});
+  const auto session = session_of(model, *backend, limits(512, 3, 64));
+  Engine engine(*session, model.tokenizer(), {.speculate = false});
+  std::vector<EngineReply> replies(4);
+  for (std::size_t i = 0; i < 4; ++i) {
+    const std::vector<Token> prompt(10, 301 + static_cast<Token>(i));
+    submit(engine, {.prompt = prompt, .tokens = 40}, replies[i]);
+    engine.step();
+    EXPECT_EQ(engine.running(), std::min<std::size_t>(i + 1, 3));  // there are three sequences
+  }
+  EXPECT_EQ(engine.waiting(), 1u);
+  while (engine.step()) {
+  }
+  for (const EngineReply& reply : replies) EXPECT_EQ(reply.tokens.size(), 40u);
+}
+
+// Five pages for two texts of four: the second is evicted once, and its counts are those of its
+// first start.
+TEST_P(EngineRequests, AnEvictedRequestKeepsItsCounts) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  const Model model(test::quantized(folder, "int8"), {});
+  const auto backend = make_backend({.device = "cpu", .threads = 1});
+  const auto session = session_of(model, *backend, limits(256, 2, 64));
+  Engine engine(*session, model.tokenizer(), {.speculate = false});
+  std::vector<EngineReply> replies(2);
+  std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>> told(2);
+  for (std::size_t i = 0; i < 2; ++i) {
+    EngineRequest request;
+    for (Token k = 0; k < 100; ++k) {
+      request.prompt.push_back(300 + 50 * static_cast<Token>(i) + k % 40);
+    }
+    request.sampling.temperature = 0;
+    request.stop.max_tokens = 100;
+    request.on_prompt = [&, i](std::int64_t fed, std::int64_t all) {
+      told[i].push_back({fed, all});
+    };
+    request.on_end = [&, i](const EngineReply& reply) { replies[i] = reply; };
+    engine.submit(std::move(request));
+  }
+  while (engine.step()) {
+  }
+  EXPECT_EQ(replies[0].evictions + replies[1].evictions, 1);
+  EXPECT_EQ(engine.counts().evictions, 1);
+  EXPECT_GT(engine.counts().cached_tokens, 0) << "the evicted text was found again";
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(replies[i].tokens.size(), 100u);
+    EXPECT_EQ(replies[i].cached_tokens, 0) << "of its prompt nothing was known";
+    EXPECT_EQ(replies[i].decoded_tokens, 99);
+    EXPECT_EQ(std::ranges::count(told[i], std::pair<std::int64_t, std::int64_t>(0, 100)), 1);
+    for (const auto& [fed, all] : told[i]) EXPECT_EQ(all, 100);
+  }
+}
+
+// With a slowdown of 1 a prompt gets the fewest tokens of a step, beside which every writer gets
+// its token.
+TEST_P(EngineRequests, APromptTakesNoMoreOfAStepThanItMay) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  const Model model(test::quantized(folder, "int8"), {});
+  const auto backend = make_backend({.device = "cpu", .threads = 1});
+  const auto session = session_of(model, *backend, limits(1024, 3, 512));
+  Engine engine(*session, model.tokenizer(), {.speculate = false, .prompt_slowdown = 1});
+  std::int64_t written = 0;
+  EngineRequest writer;
+  writer.prompt = std::vector<Token>(20, 301);
+  writer.stop.max_tokens = 100;
+  writer.on_tokens = [&](std::span<const Token> tokens) { written += std::ssize(tokens); };
+  engine.submit(std::move(writer));
+  for (int i = 0; i < 5; ++i) engine.step();
+  std::vector<std::int64_t> told;
+  EngineRequest reader;
+  reader.prompt = std::vector<Token>(200, 302);
+  reader.stop.max_tokens = 1;
+  reader.on_prompt = [&](std::int64_t fed, std::int64_t) { told.push_back(fed); };
+  engine.submit(std::move(reader));
+  for (int i = 0; i < 13; ++i) {
+    const std::int64_t before = written;
+    engine.step();
+    EXPECT_EQ(written, before + 1) << i;
+  }
+  std::vector<std::int64_t> expected;
+  for (std::int64_t fed = 0; fed < 200; fed += StepCosts::kFewest) expected.push_back(fed);
+  expected.push_back(200);
+  EXPECT_EQ(told, expected);
+}
+
+// There is always a request of higher priority; each 256 steps of waiting make up for one.
+TEST_P(EngineRequests, AWaitingRequestIsServedInTheEnd) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  const Model model(test::quantized(folder, "int8"), {});
+  const auto backend = make_backend({.device = "cpu", .threads = 1});
+  const auto session = session_of(model, *backend, limits(64, 1, 64));
+  Engine engine(*session, model.tokenizer(), {});
+  std::int64_t urgent = 0, before = -1;
+  const std::function<void(int)> ask = [&](int priority) {
+    EngineRequest request;
+    request.prompt = {5, 6};
+    request.priority = priority;
+    request.stop.max_tokens = 1;
+    request.on_end = [&, priority](const EngineReply&) {
+      if (priority == 0) before = urgent;
+      if (priority > 0 && ++urgent < 400) ask(priority);
+    };
+    engine.submit(std::move(request));
+  };
+  ask(0);
+  ask(1);
+  while (engine.step()) {
+  }
+  EXPECT_NEAR(static_cast<double>(before), kAgingSteps, 1);
+}
+
+// What steps cost decides about drafts: steps that only write are measured, those of prompts are
+// not taken for them.
+TEST_P(EngineRequests, StepsAreMeasuredForThePlansOfDrafts) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  const Model model(test::quantized(folder, "int8"), {});
+  const auto backend = make_backend({.device = "cpu", .threads = 1});
+  const auto session = session_of(model, *backend, limits(256, 2, 64));
+  Session draft(model, *backend, draft_limits(session->limits(), model.config()));
+  std::vector<double> of_one, of_draft;
+  EngineOptions options = {.draft = &draft};
+  options.plan_drafts = [&](std::span<const DraftOffer> offers, const StepCosts& costs,
+                            const StepCosts& drafts) {
+    of_one.push_back(costs.seconds(1));
+    of_draft.push_back(drafts.seconds(1));
+    return test::fixed_drafts(of_one.size() > 3 ? 2 : 0)(offers, costs, drafts);
+  };
+  Engine engine(*session, model.tokenizer(), options);
+  EngineReply reply;
+  submit(engine, {.prompt = std::vector<Token>(20, 301), .tokens = 20}, reply);
+  while (engine.step()) {
+  }
+  ASSERT_GT(of_one.size(), 6u);  // the first plan is made before the prompt's step, for no writer
+  EXPECT_EQ(of_one[1], 0) << "the prompt's step is no measure";
+  EXPECT_GT(of_one[2], 0);
+  EXPECT_EQ(of_draft[3], 0);
+  EXPECT_GT(of_draft[4], 0);
+  EXPECT_GT(engine.costs().seconds(1), 0);
+}
+
+TEST_P(EngineRequests, ADraftModelReadsThePromptMeanwhile) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  const Model model(test::quantized(folder, "int8"), {});
+  const auto backend = make_backend({.device = "cpu", .threads = 1});
+  const auto session = session_of(model, *backend, limits(512, 2, 64));
+  Session draft(model, *backend, draft_limits(session->limits(), model.config()));
+  Engine engine(*session, model.tokenizer(),
+                {.draft = &draft, .plan_drafts = test::fixed_drafts(2)});
+  EngineReply reply;
+  submit(engine, {.prompt = std::vector<Token>(150, 301), .tokens = 9}, reply);
+  for (const std::int64_t fed : {64, 128, 150}) {
+    engine.step();
+    EXPECT_EQ(session->cache().length(0), fed);
+    EXPECT_EQ(draft.cache().length(0), fed);
+  }
+  while (engine.step()) {
+  }
+  EXPECT_GT(reply.accepted_tokens, 0);
+}
+
+// Rows of logits of a step belong to its replies in their order, with their drafts.
+TEST_P(EngineRequests, LogitsAreThoseOfEachReplyInABatch) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  const Model model(test::quantized(folder, "int8"), {});
+  const auto backend = make_backend({.device = "cpu", .threads = 1});
+  const auto session = session_of(model, *backend, limits(512, 3, 64));
+  Session draft(model, *backend, draft_limits(session->limits(), model.config()));
+  Engine engine(*session, model.tokenizer(),
+                {.draft = &draft, .plan_drafts = test::fixed_drafts(3)});
+  const auto vocabulary = static_cast<std::size_t>(model.config().vocab);
+  std::int64_t rows = 0, several = 0;
+  for (int i = 0; i < 3; ++i) {
+    EngineRequest request;
+    request.prompt = std::vector<Token>(12, 301 + i);
+    request.sampling.temperature = 0;
+    request.stop.max_tokens = 30;
+    if (i > 0) {
+      request.on_logits = [&](std::span<const Token> tokens, std::span<const float> logits) {
+        ASSERT_EQ(logits.size(), tokens.size() * vocabulary);
+        several += tokens.size() > 1 ? 1 : 0;
+        for (std::size_t k = 0; k < tokens.size(); ++k, ++rows) {
+          const auto row = logits.subspan(k * vocabulary, vocabulary);
+          EXPECT_EQ(std::ranges::max_element(row) - row.begin(), tokens[k]);
+        }
+      };
+    }
+    engine.submit(std::move(request));
+  }
+  while (engine.step()) {
+  }
+  EXPECT_EQ(rows, 60);
+  EXPECT_GT(several, 0) << "some drafts were right";
+}
+
+TEST_P(EngineRequests, AnEngineLeavesItsSessionEmpty) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  const Model model(test::quantized(folder, "int8"), {});
+  const auto backend = make_backend({.device = "cpu", .threads = 1});
+  const auto session = session_of(model, *backend, limits(256, 2, 64));
+  std::vector<EngineReply> replies(2);
+  for (EngineReply& reply : replies) {
+    {
+      Engine unfinished(*session, model.tokenizer(), {});
+      EngineReply other;
+      submit(unfinished, {.prompt = std::vector<Token>(90, 301), .tokens = 50}, other);
+      for (int i = 0; i < 5; ++i) unfinished.step();
+      EmbeddedText text = {.tokens = std::vector<Token>(100, 302)};
+      unfinished.embed_chunk(text);
+    }
+    EXPECT_EQ(session->cache().free_pages(), session->cache().page_count());
+    Engine engine(*session, model.tokenizer(), {});
+    submit(engine, {.prompt = {5, 6, 7}, .tokens = 20}, reply);
+    while (engine.step()) {
+    }
+  }
+  EXPECT_EQ(replies[0].tokens, replies[1].tokens);
+}
+
+// Drafts go no further than the reply: a step beyond the context would fail.
+TEST_P(EngineRequests, NoTokenIsDraftedAfterTheLast) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  const Model model(test::quantized(folder, "int8"), {});
+  const auto backend = make_backend({.device = "cpu", .threads = 1});
+  const auto session = session_of(model, *backend, limits(96, 1, 64));
+  std::int64_t written = 0, offered = 0;
+  EngineOptions options;
+  options.plan_drafts = [&](std::span<const DraftOffer> offers, const StepCosts& costs,
+                            const StepCosts& draft) {
+    for (const DraftOffer& offer : offers) {
+      EXPECT_LE(offer.found, 96 - 60 - written - 1);
+      offered = std::max(offered, offer.found);
+    }
+    return test::fixed_drafts(kMaxDraftTokens)(offers, costs, draft);
+  };
+  Engine engine(*session, model.tokenizer(), options);
+  EngineRequest request;
+  for (Token i = 0; i < 60; ++i) request.prompt.push_back(301 + i % 20);
+  request.replay.tokens = request.prompt;  // the text goes on as it began
+  request.on_tokens = [&](std::span<const Token> tokens) { written += std::ssize(tokens); };
+  EngineReply reply;
+  request.on_end = [&](const EngineReply& ended) { reply = ended; };
+  engine.submit(std::move(request));
+  while (engine.step()) {
+  }
+  EXPECT_EQ(reply.stopped, StopReason::context_full);
+  EXPECT_FALSE(reply.error);
+  EXPECT_EQ(reply.tokens.size(), 36u);
+  EXPECT_GT(offered, 10);
+}
+
 }  // namespace
 }  // namespace leq

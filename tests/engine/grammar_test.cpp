@@ -234,5 +234,22 @@ TEST_F(EngineGrammar, ShownSpecialTokensArePartOfTheText) {
   EXPECT_EQ(replies({one}, {}).at(3).text, text + text + text);
 }
 
+// As the engine keeps the tables of the latest four, so that clients with ever new grammars fill no
+// memory.
+TEST_F(EngineGrammar, OnlyTheLatestGrammarsAreKept) {
+  RunLimits limits;
+  limits.context = 64;
+  Session session(model, *backend, resolve_limits(limits, model.config()));
+  Engine engine(session, model.tokenizer(), {});
+  std::vector<std::weak_ptr<const Grammar>> all;
+  for (int i = 0; i < 6; ++i) {
+    const auto grammar = Grammar::from_gbnf("root ::= \"a" + std::to_string(i) + "\"", "g");
+    for (int time = 0; time < 2; ++time)
+      engine.check_grammar(grammar);  // the second time it is known
+    all.push_back(grammar);
+  }
+  for (std::size_t i = 0; i < all.size(); ++i) EXPECT_EQ(all[i].expired(), i < 2) << i;
+}
+
 }  // namespace
 }  // namespace leq

@@ -381,5 +381,82 @@ TEST(StateMarks, LieAtEndsOfMessagesAndTheSystemMessageStays) {
   EXPECT_EQ(marks(0), (std::vector<std::int64_t>{100, 4650}));
 }
 
+// There is memory for the state of one text at a time: the step of both fails, each of them alone
+// does not. (docs/engine.md, Requests: "If a whole step fails, each request's part is computed
+// alone".)
+TEST_F(Hybrid, AStepThatFailsIsComputedPartByPart) {
+  open(test::family_folder("lfm2"), 0, 256);
+  const auto plain = session();
+  Engine fresh(*plain, model_->tokenizer(), {.reuse_prefixes = false, .speculate = false});
+  for (const std::int64_t free : {1, 0}) {
+    const auto scarce = session();
+    Engine engine(*scarce, model_->tokenizer(), {.reuse_prefixes = false, .speculate = false});
+    FixedStates& states = *scarce->state().fixed();
+    while (states.free_states() > free) {  // held by nobody that the engine knows
+      states.hold(states.replace(1, 1));
+      states.drop(1);
+    }
+    std::vector<EngineReply> replies(2);
+    for (Token i = 0; i < 2; ++i) {
+      EngineRequest request;
+      request.prompt = {3, 4, 5 + i};
+      request.sampling.temperature = 0;
+      request.stop.max_tokens = 1;
+      request.on_end = [&replies, i](const EngineReply& ended) {
+        replies[static_cast<std::size_t>(i)] = ended;
+      };
+      engine.submit(std::move(request));
+    }
+    EXPECT_TRUE(engine.step());
+    EXPECT_FALSE(engine.step());
+    for (Token i = 0; i < 2; ++i) {
+      const EngineReply& got = replies[static_cast<std::size_t>(i)];
+      EXPECT_EQ(got.error.has_value(), free == 0) << i;
+      if (free > 0) {
+        EXPECT_EQ(got.tokens, reply(fresh, {3, 4, 5 + i}, 1).tokens) << i;
+      }
+    }
+  }
+}
+
+// Of more states than fit, the first one stays too: usually the end of a system message, where
+// other chats begin.
+TEST_F(Hybrid, OfManySavedStatesTheFirstAndTheLastStay) {
+  LEQ_SHARED_OR_SKIP(folder, kModel);
+  open(folder);
+  std::string question;
+  while (std::ssize(tokens_of(question)) < 600) question += kStory + " ";
+  const std::string begin = system(kStory) + user(question);
+  const auto prompt = tokens_of(begin + kAnswers), other = tokens_of(system(kStory) + user("Why?"));
+  ASSERT_LT(std::ssize(prompt), 1000);
+  SavedPrefix saved;
+  {
+    const auto writing = session();
+    Engine writer(*writing, model_->tokenizer(), {});
+    std::vector<Token> text = prompt;
+    const EngineReply answer = reply(writer, prompt, 10);
+    text.insert(text.end(), answer.tokens.begin(), answer.tokens.end());
+    saved = writer.save_prefix(text);
+  }
+  const std::vector<std::int64_t> ends = {std::ssize(tokens_of(system(kStory))), 512,
+                                          std::ssize(tokens_of(begin))};
+  ASSERT_EQ(saved.states.size(), ends.size());
+  for (std::size_t i = 0; i < ends.size(); ++i) EXPECT_EQ(saved.states[i].position, ends[i]);
+  // Beside the state at the end of the text there is memory for one or two.
+  for (const std::int64_t kept : {2, 3}) {
+    open(folder, kept);
+    for (const auto& [next, cached] :
+         {std::pair{prompt, ends[2]}, {other, kept > 2 ? ends[0] : 0}}) {
+      const auto reading = session(), plain = session();
+      Engine reader(*reading, model_->tokenizer(), {});
+      Engine fresh(*plain, model_->tokenizer(), {.reuse_prefixes = false});
+      ASSERT_TRUE(reader.load_prefix(saved, "saved"));
+      const EngineReply got = reply(reader, next, 6);
+      EXPECT_EQ(got.cached_tokens, cached) << kept;
+      EXPECT_EQ(got.tokens, reply(fresh, next, 6).tokens) << kept;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace leq

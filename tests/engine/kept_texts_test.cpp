@@ -159,5 +159,39 @@ TEST_F(KeptFiles, NothingKeptLeavesNoFile) {
   EXPECT_FALSE(fs::exists(file_));
 }
 
+TEST_F(KeptFiles, TextsThatFillTheCacheAreKept) {
+  OneRun run(KvType::f16, 256);
+  ASSERT_EQ(run.engine().pages(), 5);
+  run.reply(prompt_of(0, 200));  // 229 tokens with the reply's fed ones, in four pages
+  run.reply(prompt_of(1000, 20));
+  const KeptTexts written = write_kept_texts(file_, run.engine(), run.owner());
+  EXPECT_EQ(written.texts, 2);
+  EXPECT_EQ(written.tokens, 229 + 49);
+  OneRun next(KvType::f16, 256);
+  EXPECT_EQ(read_kept_texts(file_, next.engine(), next.owner()).texts, 2);
+  EXPECT_EQ(next.reply(prompt_of(0, 200)).cached_tokens, 199);
+}
+
+TEST_F(KeptFiles, APrefixWaitsForTheRunningReplies) {
+  OneRun one(KvType::f16, 1024), two(KvType::f16, 256);
+  const auto prompt = prompt_of(0, 150);
+  one.reply(prompt);
+  const SavedPrefix saved = one.engine().save_prefix(prompt);
+  ASSERT_EQ(saved.tokens, prompt);
+  EngineReply running;
+  EngineRequest request;
+  request.prompt = prompt_of(2000, 200);
+  request.stop.max_tokens = 30;
+  request.on_end = [&](const EngineReply& reply) { running = reply; };
+  two.engine().submit(std::move(request));
+  two.engine().step();
+  EXPECT_FALSE(two.engine().load_prefix(saved, "saved")) << "one page of five is free";
+  while (two.engine().step()) {
+  }
+  EXPECT_EQ(running.tokens.size(), 30u);
+  EXPECT_TRUE(two.engine().load_prefix(saved, "saved"));
+  EXPECT_EQ(two.reply(prompt).cached_tokens, 149);
+}
+
 }  // namespace
 }  // namespace leq

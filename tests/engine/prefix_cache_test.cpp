@@ -321,5 +321,21 @@ TEST_F(PrefixStates, EvictedAndDroppedStatesAreAllFreed) {
   EXPECT_EQ(cache_.free_pages(), cache_.page_count());
 }
 
+// Neither text is in use: the erased one leaves the other's last page, which begins like its own.
+TEST_F(Prefixes, EraseLeavesOtherTextsOfTheSamePages) {
+  auto first = counting(200), second = first, beginning = counting(150);
+  std::fill(second.begin() + 130, second.end(), 7);
+  for (const auto& text : {first, second}) {
+    feed(0, text);
+    prefixes_.keep(0, text, true);
+  }
+  cache_.clear(0);
+  EXPECT_EQ(prefixes_.erase(beginning), 0) << "a part of a longer text";
+  EXPECT_EQ(prefixes_.find(first, false).tokens, 200);
+  EXPECT_EQ(prefixes_.erase(first), 200 - 128);
+  EXPECT_EQ(prefixes_.find(first, false).tokens, 130);
+  EXPECT_EQ(prefixes_.find(second, false).tokens, 200);
+}
+
 }  // namespace
 }  // namespace leq

@@ -231,10 +231,62 @@ TEST(Receipt, RefusesWhatIsNone) {
   EXPECT_NE(with("settings", Json::array()).find("\"settings\""), std::string::npos);
 }
 
-TEST(Receipt, RefusesIdsOfAnotherModel) {
+// All that determines a reply is checked again with the reply: banned tokens, and the cache's types
+// and recent positions.
+TEST(Receipt, IsOfTheBannedTokensAndTheCacheOfItsRun) {
+  const auto backend = make_cpu_backend({2, supported_isas().back()});
+  RunLimits limits;
+  limits.context = 512;
+  limits.key_type = limits.value_type = KvType::simq4;
+  limits.kv_sinks = 0;
+  limits.kv_recent = 0;
+  limits.kv_layers = {{0, 1, KvType::f16, KvType::int8}};
+  const auto session = session_of(*backend, limits);
   Receipt receipt = written(warm(), kUsualKv, kUsualKv, supported_isas().back());
-  receipt.tokens[3] = static_cast<Token>(model().config().vocab);
-  test::expect_error([&] { checked(receipt); }, {"r.json: 'tokens': id"});
+  receipt.owner = {model().file().fingerprint(), limits.key_type, limits.value_type};
+  receipt.kv_sinks = limits.kv_sinks;
+  receipt.kv_recent = limits.kv_recent;
+  receipt.kv_layers = limits.kv_layers;
+  receipt.banned = {receipt.tokens.begin(), receipt.tokens.begin() + 5};
+  receipt.end_tokens.clear();  // the reply has all its tokens
+  Generator generator(
+      *session, model().tokenizer(),
+      {.sampling = warm(), .banned = receipt.banned, .engine = {.speculate = false}});
+  LogitDigests digests;
+  EngineRequest request;
+  request.prompt = receipt.prompt;
+  request.stop.end_tokens = receipt.end_tokens;
+  request.stop.max_tokens = kReply;
+  request.on_logits = [&](std::span<const Token> taken, std::span<const float> logits) {
+    digests.add(taken.size(), logits);
+  };
+  const FinishedReply reply = generator.generate(request);
+  receipt.tokens = reply.tokens;
+  receipt.ended = reply.stopped == StopReason::end_token;
+  receipt.digests = digests.values();
+  ASSERT_EQ(std::ssize(receipt.tokens), kReply);
+  EXPECT_EQ(checked(receipt), std::nullopt);
+  Receipt other = receipt;
+  other.banned.clear();
+  EXPECT_TRUE(checked(other));
+  other = receipt;
+  other.kv_layers.clear();
+  EXPECT_TRUE(checked(other));
+  other = receipt;
+  other.kv_recent.reset();
+  EXPECT_TRUE(checked(other));
+}
+
+TEST(Receipt, RefusesIdsOfAnotherModel) {
+  const Receipt right = written(warm(), kUsualKv, kUsualKv, supported_isas().back());
+  const auto outside = static_cast<Token>(model().config().vocab);
+  for (const auto& [member, name] : {std::pair{&Receipt::tokens, "tokens"},
+                                     {&Receipt::banned, "banned"},
+                                     {&Receipt::end_tokens, "end_tokens"}}) {
+    Receipt receipt = right;
+    (receipt.*member).push_back(outside);
+    test::expect_error([&] { checked(receipt); }, {std::string("r.json: '") + name + "': id"});
+  }
 }
 
 }  // namespace

@@ -2,11 +2,15 @@
 #include "engine/saved_prefix.h"
 
 #include <gtest/gtest.h>
+#include <malloc.h>
+#include <sys/resource.h>
 
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <utility>
@@ -290,6 +294,38 @@ TEST(SavedPrefixes, OfAnotherScalingOfRopeAreAnothers) {
   };
   EXPECT_NE(layout(32), layout(33));
   EXPECT_EQ(layout(33), layout(64));
+}
+
+TEST(SavedPrefixes, ASaveWithoutMemoryLeavesTheEngineUsable) {
+  if (*LEQ_SANITIZE != '\0') GTEST_SKIP() << "sanitizers reserve address space of their own";
+  const Model model(test::quantized(std::string(LEQ_SOURCE_DIR) + "/examples/storyteller", "int8"),
+                    {});
+  const auto backend = make_backend({.device = "cpu", .threads = 1});
+  RunLimits limits;
+  limits.context = 1024;
+  Session session(model, *backend, resolve_limits(limits, model.config()));
+  Generator generator(session, model.tokenizer(), {});
+  EngineRequest request;
+  request.prompt = std::vector<Token>(900, 301);
+  request.stop.max_tokens = 2;
+  (void)generator.generate(request);
+  mallopt(M_MMAP_THRESHOLD, 64 << 10);  // large blocks are new mappings
+  rlimit before = {};
+  getrlimit(RLIMIT_AS, &before);
+  std::int64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const rlimit none = {static_cast<rlim_t>(pages) * 4096, before.rlim_max};
+  std::vector<SavedPrefix> saved;
+  saved.reserve(1000);
+  setrlimit(RLIMIT_AS, &none);
+  EXPECT_THROW(  // not at once if freed memory is left
+      while (saved.size() < 1000) saved.push_back(generator.save_prefix(request.prompt)),
+      std::bad_alloc);
+  setrlimit(RLIMIT_AS, &before);
+  saved.clear();
+  EXPECT_EQ(session.cache().length(0), 0);
+  EXPECT_EQ(generator.generate(request).tokens.size(), 2u);
+  EXPECT_EQ(generator.save_prefix(request.prompt).tokens, request.prompt);
 }
 
 }  // namespace

@@ -349,5 +349,69 @@ TEST(Scheduler, ASharedLastPageIsCounted) {
   EXPECT_NE(feed_of(plan, 0), nullptr);
 }
 
+// A chunk ends at the mark where a state is kept; before it, at the end of a page if it reaches
+// one.
+TEST(Scheduler, ChunksEndAtMarksAndAtPages) {
+  const auto chunk = [](std::int64_t fed, std::int64_t mark, std::int64_t tokens) {
+    Job job = prompt_of(0, 300);
+    job.running = true;
+    job.fed = fed;
+    job.pages = job.own_pages = pages_of(fed);
+    job.mark = mark;
+    const StepPlan plan = plan_step({&job, 1}, {.tokens = tokens, .outputs = 1, .pages = 9});
+    return plan.feeds.at(0).tokens;
+  };
+  EXPECT_EQ(chunk(0, 200, 512), 200);
+  EXPECT_EQ(chunk(200, 0, 512), 100) << "no further mark";
+  EXPECT_EQ(chunk(10, 200, 100), 54) << "to position 64";
+  EXPECT_EQ(chunk(10, 200, 54), 54);
+  EXPECT_EQ(chunk(10, 200, 53), 53) << "no page ends in the chunk";
+  EXPECT_EQ(chunk(150, 200, 50), 50) << "the mark is reached";
+  EXPECT_EQ(chunk(0, 0, 100), 100) << "without a mark chunks are as long as they can be";
+}
+
+// A text whose cached beginning ends inside a page needs that page and a copy of it.
+TEST(Scheduler, AWaitingRequestNeedsTheCopyOfItsLastPage) {
+  Job job = prompt_of(0, 62);
+  job.fed = 60;
+  job.pages = 1;
+  job.shares_last_page = true;
+  const auto admitted = [&](std::vector<Job> jobs, std::int64_t pages) {
+    const StepPlan plan =
+        plan_step(jobs, {.sequences = 2, .tokens = 64, .outputs = 2, .pages = pages});
+    return feed_of(plan, 0) != nullptr;
+  };
+  EXPECT_FALSE(admitted({job}, 1));
+  EXPECT_TRUE(admitted({job}, 2));
+  // Beside a running request only if there is place for both to their next tokens.
+  Job other = writer_of(1, 60);
+  other.max_pages = 2;
+  EXPECT_FALSE(admitted({job, other}, 2));
+  EXPECT_TRUE(admitted({job, other}, 3));
+  job.shares_last_page = false;
+  EXPECT_TRUE(admitted({job, other}, 2));
+}
+
+TEST(Scheduler, WithoutARowOfLogitsTheLastTokenWaits) {
+  Job reader = prompt_of(1, 10);
+  const std::vector<Job> jobs = {writer_of(0, 20), reader};
+  const StepPlan plan = plan_step(
+      jobs, {.sequences = 2, .tokens = 64, .prompt_tokens = 64, .outputs = 1, .pages = 4});
+  EXPECT_TRUE(feed_of(plan, 0)->draws);
+  ASSERT_NE(feed_of(plan, 1), nullptr);
+  EXPECT_EQ(feed_of(plan, 1)->tokens, 9);
+  EXPECT_FALSE(feed_of(plan, 1)->draws);
+}
+
+// The order is that of priorities, and a request that has its tokens in this step is not evicted.
+TEST(Scheduler, EvictsTheLeastUrgent) {
+  std::vector<Job> jobs = {writer_of(0, 65), writer_of(1, 65), writer_of(2, 65)};
+  jobs[2].priority = 1;
+  const StepPlan plan = plan_step(jobs, {.sequences = 3, .tokens = 64, .outputs = 3, .pages = 1});
+  EXPECT_EQ(plan.evicted, std::vector<RequestId>{1});
+  EXPECT_NE(feed_of(plan, 2), nullptr);
+  EXPECT_NE(feed_of(plan, 0), nullptr);
+}
+
 }  // namespace
 }  // namespace leq

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <future>
+#include <new>
 #include <span>
 #include <thread>
 #include <vector>
@@ -197,6 +198,43 @@ TEST(EngineThread, DrainsAndCancelsARequestInItsFirstStep) {
   cancelling.join();
   EXPECT_LT(wait_for(*mailbox).size(), 240u);
   EXPECT_EQ(engine.status().cancelled, 1);
+}
+
+TEST(EngineThread, EndsEveryReplyWithTheReasonWhenItsEngineFails) {
+  const Runtime runtime = open_runtime(small_options());
+  EngineOptions options;
+  options.check_step = [] { throw std::bad_alloc(); };  // no Error, which would end its step alone
+  EngineThread engine(*runtime.session, runtime.model->tokenizer(), options, 64);
+  const auto call_of = [&](std::size_t replies) {
+    EngineCall call;
+    for (std::size_t i = 0; i < replies; ++i) {
+      EngineRequest request;
+      request.prompt = runtime.model->tokenizer().encode("Once upon a time", {});
+      request.stop.max_tokens = 20;
+      call.requests.push_back(std::move(request));
+    }
+    return call;
+  };
+  EngineCall call = call_of(3);  // two run, one waits
+  const auto mailbox = call.mailbox;
+  engine.submit(std::move(call));
+  std::vector<std::string> errors(3);
+  std::size_t ended = 0;
+  for (int seconds = 0; seconds < 30 && ended < 3; ++seconds) {
+    for (const ReplyUpdate& update : mailbox->take(1)) {
+      if (!update.end) continue;
+      ++ended;
+      EXPECT_EQ(update.end->stopped, StopReason::failed);
+      errors[update.reply] = update.end->error ? update.end->error->what() : "";
+    }
+  }
+  EXPECT_EQ(errors, std::vector<std::string>(3, "out of memory"));
+  test::expect_error([&] { engine.submit(call_of(1)); }, {"out of memory"}, ErrorKind::interrupted);
+  EXPECT_EQ(engine.failure(), "out of memory");
+  EXPECT_EQ(engine.status().running + engine.status().waiting, 0u);
+  engine.cancel({0, 1});  // without effect
+  engine.close(5);
+  EXPECT_TRUE(engine.drain());
 }
 
 }  // namespace

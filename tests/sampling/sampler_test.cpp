@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "base/error.h"
@@ -371,6 +372,25 @@ TEST(Sampler, AnExtremeTemperatureNeitherOverflowsNorDivides) {
     EXPECT_EQ(reachable(plain(temperature), logits), (std::set<Token>{1})) << temperature;
   }
   EXPECT_EQ(reachable(plain(3e38f), {0, 1, 2}), (std::set<Token>{0, 1, 2}));
+}
+
+// Blocks of 64 logits are skipped by their largest one: the best k are found wherever they lie,
+// with the last, shorter block.
+TEST(Sampler, TheBestAreFoundInEveryBlock) {
+  for (const std::size_t vocabulary : {1024u, 1000u, 961u}) {
+    std::vector<float> logits(vocabulary, -5.0f);
+    const std::set<Token> best = {0, 63, 64, 500, 511, static_cast<Token>(vocabulary - 1)};
+    for (const Token id : best) logits[static_cast<std::size_t>(id)] = 2;
+    auto settings = plain();
+    settings.top_k = static_cast<int>(best.size());
+    EXPECT_EQ(reachable(settings, logits), best) << vocabulary;
+    // Of a block that is banned as a whole the next best counts.
+    std::vector<Token> banned(64);
+    std::iota(banned.begin(), banned.end(), 0);
+    settings.top_k = 4;
+    EXPECT_EQ(reachable(settings, logits, banned),
+              (std::set<Token>{64, 500, 511, static_cast<Token>(vocabulary - 1)}));
+  }
 }
 
 }  // namespace

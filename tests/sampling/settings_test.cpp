@@ -102,5 +102,23 @@ TEST(Settings, NumbersAreTheShortestThatReadBack) {
   EXPECT_EQ(number_text(-1), "-1");
 }
 
+// A chat that is left has its own penalties_when_greedy: its penalties alone do not turn it on.
+TEST(Settings, APenaltyOfAChatActsOnNoGreedyReply) {
+  GivenSampling given;
+  given["temperature"] = {0.0, SettingOrigin::flag};
+  given["presence_penalty"] = {1.0, SettingOrigin::chat};
+  EXPECT_FALSE(choose_sampling(given, {}).settings.penalties_when_greedy);
+  EXPECT_EQ(choose_sampling(given, {}).settings.presence_penalty, 1.0f);
+  EXPECT_EQ(choose_sampling(given, {}).notes, std::vector<std::string>{"temp 0 (flag)"});
+  given["temperature"] = {0.5, SettingOrigin::chat};
+  EXPECT_TRUE(has_note(choose_sampling(given, {}), "presence-penalty 1 (chat)"));
+  EXPECT_TRUE(has_note(choose_sampling(given, {}), "temp 0.5 (chat)"));
+  // Settings that are no penalties do not turn it on either.
+  given = {};
+  given["temperature"] = {0.0, SettingOrigin::flag};
+  given["top_k"] = {5, SettingOrigin::flag};
+  EXPECT_FALSE(choose_sampling(given, {}).settings.penalties_when_greedy);
+}
+
 }  // namespace
 }  // namespace leq

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/mapping_watch.h"
+#include "server/folder_server.h"
 #include "server/raw_client.h"
 #include "server/served_model.h"
 #include "temporary_folder.h"
@@ -21,121 +22,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kBytesOfOne = 100;  // planned by the tests' loader for each model
 const char* const kStory =
     "{\"model\": \"int8\", \"prompt\": \"Once upon a time\", \"seed\": 3, "
     "\"max_tokens\": 24}";
-
-fs::path file_of(const std::string& type) {
-  return quantized(std::string(LEQ_SOURCE_DIR) + "/examples/storyteller", type);
-}
-
-struct RunningModel {
-  explicit RunningModel(const fs::path& path, LoadMode mode = LoadMode::automatic)
-      : model(path, {.mode = mode}),
-        backend(make_backend({.device = "cpu", .threads = 1})),
-        session(model, *backend, limits(model)) {}
-  static RunLimits limits(const Model& model) {
-    RunLimits limits = story_limits(2);
-    return resolve_limits(limits, model.config());
-  }
-  Model model;
-  std::unique_ptr<Backend> backend;
-  Session session;
-};
-
-// What a name of settings has.
-HostOptions with_settings(const std::string& name, HostOptions options) {
-  options.system = "You tell of a " + name + ".";
-  options.sampling.temperature = 0;
-  options.max_tokens = 12;
-  options.modelfile = "FROM int8\n";
-  options.parameters = "temperature 0\n";
-  return options;
-}
-
-// A server with its own folder of models: int8, int4 and f16 variants of the storyteller.
-class FolderServer {
- public:
-  explicit FolderServer(
-      std::uint64_t models_in_memory = 2, const std::string& file = "", std::size_t waiting = 64,
-      const std::function<void(PoolOptions&)>& change = [](PoolOptions&) {}) {
-    fs::copy_file(file_of("int8"), folder / "int8.leq");
-    fs::copy_file(file_of("int4-g64"), folder / "int4.leq");
-    fs::copy_file(file_of("f16"), folder / "f16.leq");
-    ServerOptions options = story_options();
-    PoolOptions pool;
-    pool.files = [path = folder.path()] { return models_in(path); };
-    pool.memory_bytes = models_in_memory * kBytesOfOne;
-    pool.requests = waiting;
-    if (!file.empty()) pool.file = folder / file;
-    change(pool);
-    server = std::make_unique<Server>(pool, loader(options), options);
-  }
-
-  ModelLoader loader(const HostOptions& options) {
-    ModelLoader loader;
-    loader.plan = [this](const fs::path& path) {
-      const Model probe(path, {.mode = LoadMode::map});
-      return path.stem() == "f16" ? f16_bytes.load() : kBytesOfOne;
-    };
-    loader.load = [this, options](const fs::path& path) {
-      const std::lock_guard lock(mutex);
-      ++loads[path.stem()];
-      const auto end = [this](RunningModel* ended) {
-        delete ended;
-        at_unload();
-      };
-      const std::shared_ptr<RunningModel> running(new RunningModel(path, mode), end);
-      return RunnableModel{running, &running->model, &running->session, options};
-    };
-    loader.settings = [options](const std::string& name, const Model&) {
-      return with_settings(name, options);
-    };
-    return loader;
-  }
-
-  httplib::Client client() const {
-    httplib::Client client("127.0.0.1", server->port());
-    client.set_read_timeout(60);
-    client.set_tcp_nodelay(true);
-    return client;
-  }
-  std::pair<int, Json> post(const std::string& path, const std::string& body) const {
-    const auto result = client().Post(path, body, "application/json");
-    if (!result) return {0, Json(nullptr)};
-    return {result->status, parse_json(result->body, "the answer")};
-  }
-  std::pair<int, Json> complete(const std::string& model, std::int64_t tokens = 24) const {
-    return post(
-        "/v1/completions",
-        Json{{"model", model}, {"prompt", "Once upon a time"}, {"seed", 3}, {"max_tokens", tokens}}
-            .dump());
-  }
-  std::string text(const std::string& path) const { return client().Get(path)->body; }
-  // Returns the state of each model by its name.
-  std::map<std::string, std::string> states() const {
-    std::map<std::string, std::string> states;
-    const Json list = parse_json(text("/v1/models"), "models");
-    for (std::size_t i = 0; i < list["data"].size(); ++i) {
-      const Json& one = list["data"][i];
-      states[one["id"].text()] = one["status"]["value"].text();
-    }
-    return states;
-  }
-  int loads_of(const std::string& name) {
-    const std::lock_guard lock(mutex);
-    return loads[name];
-  }
-
-  TemporaryFolder folder;
-  std::atomic<std::uint64_t> f16_bytes = kBytesOfOne;
-  LoadMode mode = LoadMode::automatic;
-  std::mutex mutex;
-  std::map<std::string, int> loads;
-  std::function<void()> at_unload = [] {};
-  std::unique_ptr<Server> server;
-};
 
 std::string text_of(const std::pair<int, Json>& answer) {
   EXPECT_EQ(answer.first, 200) << answer.second.dump();
@@ -794,6 +683,48 @@ TEST(ModelsOfAFolder, ManyClientsGetTheirModelsRepliesWhileModelsComeAndGo) {
   EXPECT_GT(counts.drops, 2);
   EXPECT_LE(counts.memory_bytes, 2 * kBytesOfOne);
   EXPECT_EQ(counts.failures, 0);
+}
+
+// Another attempt may find memory, and what was reserved for the first is free.
+TEST(ModelsOfAFolder, AModelThatFindsNoMemoryIsTriedAgain) {
+  FolderServer models(1);
+  int attempts = 0;
+  models.at_load = [&] {
+    if (++attempts == 1) throw Error("no room for the weights", ErrorKind::no_memory);
+    if (attempts == 2) throw std::bad_alloc();
+  };
+  for (const char* why : {"no room for the weights", "out of memory"}) {
+    const auto [status, json] = models.complete("int8", 2);
+    EXPECT_EQ(status, 503);
+    EXPECT_EQ(json["error"]["code"].text(), "model_load_failed");
+    EXPECT_EQ(json["error"]["message"].text(),
+              "the model int8 cannot be loaded: " + std::string(why));
+    EXPECT_EQ(models.states()["int8"], "unloaded");
+    EXPECT_EQ(models.server->models().counts().memory_bytes, 0u);
+  }
+  EXPECT_EQ(text_of(models.complete("int4")), alone("int4-g64"));
+  EXPECT_EQ(text_of(models.complete("int8")), alone("int8"));
+  EXPECT_EQ(models.server->models().counts().failures, 2);
+  EXPECT_EQ(models.server->models().counts().loads, 2);
+  EXPECT_NE(models.text("/metrics").find("leq:model_load_failures_total 2\n"), std::string::npos);
+}
+
+TEST(ModelsOfAFolder, KeepAliveHasTheUnitsOfOllama) {
+  const FolderServer models;
+  const std::vector<std::pair<const char*, double>> cases = {
+      {"\"90s\"", 90}, {"\"2m\"", 120},   {"\"1h30m\"", 5400}, {"\"1.5h\"", 5400},
+      {"45", 45},      {"\"1m15s\"", 75}, {"\"600\"", 600},    {"\"60000ms\"", 60},
+      {"\"7e1\"", -1}, {"\"5x\"", -1},    {"\"\"", -1},        {"true", -1}};
+  for (const auto& [text, seconds] : cases) {
+    const auto [status, json] =
+        models.post("/api/generate", R"({"model":"int8","keep_alive":)" + std::string(text) + "}");
+    EXPECT_EQ(status, seconds < 0 ? 400 : 200) << text << json.dump();
+    if (seconds < 0) continue;
+    for (const ModelStatus& one : models.server->models().list()) {
+      if (one.file.name != "int8") continue;
+      EXPECT_NEAR(one.idle_seconds, seconds, 5) << text;
+    }
+  }
 }
 
 }  // namespace

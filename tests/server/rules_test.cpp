@@ -768,5 +768,32 @@ TEST(BrokenTemplate, IsToldWithItsReason) {
       << answer.body;
 }
 
+TEST(ThinkingRules, TokensOfReasoningAreCounted) {
+  const auto counted = [](const std::string& more) {
+    const auto answer = ask(thinker(), R"("temperature":0,)" + more);
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    const Json& usage = answer.json["usage"];
+    if (!usage.contains("completion_tokens_details")) return 0;
+    const int tokens = usage["completion_tokens_details"]["reasoning_tokens"].get<int>();
+    EXPECT_LE(tokens, usage["completion_tokens"].get<int>());
+    return tokens;
+  };
+  const int few = counted(R"("thinking_budget_tokens":5)"),
+            more = counted(R"("thinking_budget_tokens":20)");
+  EXPECT_GE(few, 5);
+  EXPECT_GT(more, few);
+  EXPECT_EQ(counted(R"("reasoning_effort":"none")"), 0);
+}
+
+// Also tokens whose text is held back at first: line ends, the beginning of a mark.
+TEST(ThinkingRules, AReplyThatIsCutInItsReasoningIsReasoning) {
+  const auto answer = ask(thinker(), R"("temperature":0)");
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  ASSERT_EQ(answer.json["choices"][0]["message"]["content"].text(), "");
+  const Json& usage = answer.json["usage"];
+  EXPECT_EQ(usage["completion_tokens"].get<int>(), 120);
+  EXPECT_EQ(usage["completion_tokens_details"]["reasoning_tokens"].get<int>(), 120);
+}
+
 }  // namespace
 }  // namespace leq::test::rules

@@ -663,5 +663,89 @@ TEST(Server, ServesThePageWithAPolicyThatAllowsNothingElse) {
   EXPECT_EQ(page.body.find("innerHTML"), std::string::npos);
 }
 
+TEST(Server, MetricsAgreeWithWhatWasWritten) {
+  ServerOptions options = story_options();
+  options.engine.speculate = false;
+  const ServedModel served(1, options);
+  const std::string body = R"({"prompt":"Once upon a time","max_tokens":7,"ignore_eos":true})";
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(served.post("/v1/completions", body).status, 200);
+  const Tokenizer& tokenizer = story_model().tokenizer();
+  const auto tokens = static_cast<double>(
+      tokenizer.encode("Once upon a time", {.add_bos = tokenizer.add_bos()}).size());
+  const std::string metrics = served.get("/metrics").body;
+  const auto value = [&](const char* name) { return metric(metrics, name); };
+  EXPECT_EQ(value("prompt_tokens_total"), tokens + 1) << metrics;
+  EXPECT_EQ(value("prompt_tokens_cached_total"), tokens - 1);
+  EXPECT_EQ(value("tokens_predicted_total"), 14);
+  EXPECT_EQ(value("n_decode_total"), 14) << "a step for each token";
+  EXPECT_GT(value("prompt_seconds_total"), 0);
+  EXPECT_NEAR(value("prompt_tokens_seconds") * value("prompt_seconds_total"), tokens + 1, 1e-6);
+  EXPECT_NEAR(value("predicted_tokens_seconds") * value("tokens_predicted_seconds_total"), 12,
+              1e-6);
+  for (const char* name :
+       {"requests_refused_total", "requests_failed_total", "requests_cancelled_total",
+        "evictions_total", "draft_tokens_total", "accepted_tokens_total", "kv_cache_usage_ratio",
+        "requests_processing", "requests_deferred"}) {
+    EXPECT_EQ(value(name), 0) << name;
+  }
+}
+
+TEST(Server, ShowsWhatRunsAndWhatWaits) {
+  const ServedModel served(1);
+  const Tokenizer& tokenizer = story_model().tokenizer();
+  RawClient first(served.port()), second(served.port());
+  for (const RawClient* client : {&first, &second}) {
+    client->send(plain_request(
+        "POST", "/v1/completions",
+        R"({"prompt":"Once upon a time","ignore_eos":true,"max_tokens":1000,"stream":true})"));
+  }
+  bool seen = false;
+  Json slots;
+  for (const Stopwatch watch; !seen && watch.seconds() < 20;) {
+    const std::string metrics = served.get("/metrics").body;
+    const double usage = metric(metrics, "kv_cache_usage_ratio");
+    slots = served.get("/slots").json;
+    seen = metric(metrics, "requests_processing") == 1 &&
+           metric(metrics, "requests_deferred") == 1 && usage > 0 && usage < 1 &&
+           slots[0].contains("n_decoded") && slots[0]["n_decoded"].get<int>() > 0;
+  }
+  ASSERT_TRUE(seen);
+  EXPECT_TRUE(slots[0]["is_processing"].get<bool>());
+  EXPECT_EQ(slots[0]["n_prompt_tokens"].get<std::size_t>(),
+            tokenizer.encode("Once upon a time", {.add_bos = tokenizer.add_bos()}).size());
+  first.close();
+  second.close();
+  while (!has_no_replies(served)) std::this_thread::yield();
+}
+
+// A reply of which no token can be drawn fails with the reason, alone, and is counted.
+TEST(Server, TellsWhyNoTokenCanBeDrawn) {
+  const ServedModel served(1);
+  const Tokenizer& tokenizer = story_model().tokenizer();
+  Json banned = Json::array();
+  for (Token id = 0; id < static_cast<Token>(tokenizer.size()); ++id) {
+    if (tokenizer.token_bytes(id) == "q") banned.push_back(Json::array({id, false}));
+  }
+  const std::string why = "sampler: every token is banned";
+  Json body = {{"prompt", "Once"}, {"grammar", "root ::= \"q\""}, {"logit_bias", banned}};
+  for (const int choices : {1, 2}) {
+    body["n"] = choices;
+    const auto answer = served.post("/v1/completions", body);
+    EXPECT_EQ(answer.status, 400);
+    EXPECT_EQ(answer.json["error"]["message"].text(), why) << answer.body;
+  }
+  body["n"] = 1;
+  body["stream"] = true;
+  const std::string stream = served.post("/v1/completions", body).body;
+  EXPECT_LT(stream.find(why), stream.find("data: [DONE]")) << stream;
+  EXPECT_EQ(stream.find("\"finish_reason\":\"stop\""), std::string::npos);
+  EXPECT_EQ(served.post("/v1/completions", R"({"prompt":"x","max_tokens":1})").status, 200);
+  const std::string metrics = served.get("/metrics").body;
+  EXPECT_EQ(metric(metrics, "requests_total"), 5);
+  EXPECT_GE(metric(metrics, "requests_failed_total"), 3);
+  EXPECT_EQ(metric(metrics, "requests_failed_total") + metric(metrics, "requests_cancelled_total"),
+            4);
+}
+
 }  // namespace
 }  // namespace leq::test
