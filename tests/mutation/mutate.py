@@ -44,6 +44,7 @@ ROOMS = {
     "src/quantize": ["quantize"],
     "src/server": ["server"],
     "src/hub": ["hub"],
+    "src/runtime": ["runtime", "engine"],
     "families": ["convert", "model"],
 }
 
