@@ -1,6 +1,7 @@
 #include "chat/reply.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "base/error.h"
@@ -88,15 +89,19 @@ void ReasoningWatch::read(std::string_view text) {
   tail_.erase(0, tail_.size() - std::min(tail_.size(), longest - 1));
 }
 
-void check_prompt(std::span<const Token> prompt, std::size_t vocabulary, std::int64_t context) {
+void check_prompt(std::span<const Token> prompt, std::size_t vocabulary, std::int64_t context,
+                  std::int64_t longest) {
   require(!prompt.empty(), "the prompt is empty: expected at least one token");
   for (const Token id : prompt) {
     require(id >= 0 && static_cast<std::size_t>(id) < vocabulary, "the prompt holds token ", id,
             ", expected ids below the model's vocabulary of ", vocabulary);
   }
-  require(std::ssize(prompt) < context, "the prompt has ", prompt.size(),
-          " tokens, which leaves no room for a reply in a context of ", context,
-          ": shorten it, or try a larger ", Setting{"context"});
+  if (std::ssize(prompt) < context) return;
+  const std::string found = "the prompt has " + std::to_string(prompt.size()) +
+                            " tokens, which leaves no room for a reply in a context of " +
+                            std::to_string(context);
+  require(context < longest, found, ", and this model has no longer one: shorten it");
+  fail(found, ": shorten it, or try a larger ", Setting{"context"});
 }
 
 void FinishedReply::add(const FinishedReply& next) {

@@ -75,8 +75,9 @@ class ReasoningWatch {
 };
 
 // Throws Error if the prompt is empty, contains an id of `vocabulary` or more, or leaves no
-// position of `context` for a reply.
-void check_prompt(std::span<const Token> prompt, std::size_t vocabulary, std::int64_t context);
+// position of `context` for a reply; `longest`: the context that the model can have.
+void check_prompt(std::span<const Token> prompt, std::size_t vocabulary, std::int64_t context,
+                  std::int64_t longest);
 
 // Receives the reply's text in pieces; a piece is never empty and never ends within a character.
 using TextSink = std::function<void(std::string_view text)>;

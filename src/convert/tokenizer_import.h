@@ -40,7 +40,7 @@ struct ImportedTokenizer {
 // `path`: a folder (tokenizer.json takes precedence over tokenizer.model or ranks, these over a
 // vocabulary with merges) or a file, whose folder then provides tokenizer_config.json. Throws Error
 // naming the file and an unsupported setting's name in it ("pre_tokenizer type BertPreTokenizer").
-// `pretokenizer` ("gpt-2", "llama-3", "qwen2") is for files that do not specify one; empty: use the
+// `pretokenizer`, one of pretokenizer_names(), is for files that do not specify one; empty: use the
 // one in the files.
 ImportedTokenizer import_tokenizer(const std::filesystem::path& path,
                                    std::string_view pretokenizer = {});

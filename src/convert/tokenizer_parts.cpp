@@ -84,8 +84,13 @@ std::optional<std::string> bytes_of_printable(std::string_view text) {
   return out;
 }
 
-void set_pretokenizer(TokenizerSpec& spec, std::string_view name) {
+std::vector<std::string> pretokenizer_names() {
   std::vector<std::string> names;
+  for (const auto& known : kPreTokenizers) names.emplace_back(known.name);
+  return names;
+}
+
+void set_pretokenizer(TokenizerSpec& spec, std::string_view name) {
   for (const auto& known : kPreTokenizers) {
     if (known.name == name) {
       spec.normalizers.clear();
@@ -99,10 +104,9 @@ void set_pretokenizer(TokenizerSpec& spec, std::string_view name) {
       }
       return;
     }
-    names.emplace_back(known.name);
   }
   fail(spec.source, ": pre-tokenizer \"", printable(name), "\" is not known, expected one of ",
-       join(names));
+       join(pretokenizer_names()));
 }
 
 void place_piece(TokenizerSpec& spec, Token id, std::string_view piece, TokenType type) {

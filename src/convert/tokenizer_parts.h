@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "base/json.h"
 #include "tokenizer/spec.h"
@@ -28,6 +29,8 @@ inline constexpr std::string_view kTekkenPattern =
     "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*|"
     "\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 
+// The known names: "gpt-2".
+std::vector<std::string> pretokenizer_names();
 // Sets the normalizers and pre-tokenizers with a known name. Throws Error listing the names.
 void set_pretokenizer(TokenizerSpec& spec, std::string_view name);
 

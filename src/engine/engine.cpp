@@ -115,7 +115,8 @@ void Embedder::project(std::vector<float>& embedding) const {
 void Embedder::begin(EmbeddedText& text) {
   Transformer& transformer = session_.transformer();
   check_prompt(text.tokens, static_cast<std::size_t>(transformer.config().vocab),
-               transformer.limits().context + 1);  // reserves no position for a reply
+               transformer.limits().context + 1,  // reserves no position for a reply
+               longest_context(transformer.config()));
   require(
       transformer.online().empty(), ErrorKind::bad_input,
       "embeddings: this model's activations remember earlier steps, which a text must not change;"
@@ -280,7 +281,7 @@ std::shared_ptr<GrammarMatcher> Engine::matcher_of(const std::shared_ptr<const G
 
 RequestId Engine::submit(EngineRequest request) {
   session_.transformer().check_writes();
-  check_prompt(request.prompt, vocabulary_, context());
+  check_prompt(request.prompt, vocabulary_, context(), longest_context());
   std::vector<Token> banned = without_text_;
   banned.insert(banned.end(), request.banned.begin(), request.banned.end());
   const Sampler sampler(request.sampling, vocabulary_, banned, tokenizer_);

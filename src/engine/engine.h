@@ -208,6 +208,10 @@ class Engine {
 
   // Number of positions that a prompt and its reply may take together.
   std::int64_t context() const { return session_.transformer().limits().context; }
+  // The context that the model can have.
+  std::int64_t longest_context() const {
+    return leq::longest_context(session_.transformer().config());
+  }
   // Number of pages of the KV cache, which all requests share.
   std::int64_t pages() const { return session_.cache().page_count(); }
 

@@ -1,6 +1,7 @@
 #include "engine/generator.h"
 
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "base/error.h"
@@ -83,7 +84,7 @@ void Generator::set_sampling(const SamplingSettings& sampling) {
 }
 
 void Generator::check_prompt(std::span<const Token> prompt) const {
-  leq::check_prompt(prompt, vocabulary_of(session_), context());
+  leq::check_prompt(prompt, vocabulary_of(session_), context(), longest_context());
 }
 
 FinishedReply Generator::generate(EngineRequest request, const std::atomic<bool>* interrupted) {
@@ -142,9 +143,14 @@ FinishedReply ChatSession::write(std::vector<ChatMessage> messages, const TextSi
     std::vector<Token> shorter = shorter_prompt(messages, left_out, {});
     if (!shorter.empty()) request.prompt = std::move(shorter);
   }
-  require(std::ssize(request.prompt) < generator_.context(), "the conversation has ",
-          request.prompt.size(), " tokens, which leaves no room for a reply in a context of ",
-          generator_.context(), ": begin a new one, or start with a larger ", Setting{"context"});
+  if (std::ssize(request.prompt) >= generator_.context()) {
+    const std::string found = "the conversation has " + std::to_string(request.prompt.size()) +
+                              " tokens, which leaves no room for a reply in a context of " +
+                              std::to_string(generator_.context());
+    require(generator_.context() < generator_.longest_context(), found,
+            ", and this model has no longer one: begin a new conversation");
+    fail(found, ": begin a new one, or start with a larger ", Setting{"context"});
+  }
   if (left_out != state_.left_out) options_.on_left_out(left_out);
   request.stop = options_.stop;
   request.grammar = options_.grammar;

@@ -32,6 +32,8 @@ class Generator {
 
   // Number of positions that a prompt and its reply may take together.
   std::int64_t context() const { return engine_.context(); }
+  // The context that the model can have.
+  std::int64_t longest_context() const { return engine_.longest_context(); }
 
   void check_prompt(std::span<const Token> prompt) const;  // calls check_prompt of chat/reply.h
   void check_grammar(const std::shared_ptr<const Grammar>& grammar) {  // as Engine::check_grammar

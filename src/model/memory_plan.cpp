@@ -15,19 +15,6 @@ namespace {
 
 constexpr std::int64_t kDefaultContext = 8192;
 
-// The longest context that a user can request for a model; RoPE scalings allow more than its own.
-std::int64_t largest_context(const ModelConfig& config) {
-  std::int64_t longest = config.context;
-  for (const auto& [theta, scaling, dims] : config.ropes()) {
-    const bool dynamic = scaling.kind == RopeScalingKind::dynamic;
-    if (!dynamic && scaling.kind != RopeScalingKind::yarn) continue;
-    const std::int64_t base = dynamic ? config.context : scaling.original_context;
-    const double stretched = static_cast<double>(base) * std::max(1.0, scaling.factor);
-    longest = std::max(longest, static_cast<std::int64_t>(stretched));
-  }
-  return longest;
-}
-
 // Sets the window of the layers of the cache that no layer reads beyond a window.
 void set_windows(const ModelConfig& config, KvShape& shape) {
   const std::vector<std::int64_t> cached = config.cache_layers();
@@ -93,8 +80,20 @@ std::int64_t default_kept_states(const ModelConfig& config) {
 
 }  // namespace
 
+std::int64_t longest_context(const ModelConfig& config) {
+  std::int64_t longest = config.context;
+  for (const auto& [theta, scaling, dims] : config.ropes()) {
+    const bool dynamic = scaling.kind == RopeScalingKind::dynamic;
+    if (!dynamic && scaling.kind != RopeScalingKind::yarn) continue;
+    const std::int64_t base = dynamic ? config.context : scaling.original_context;
+    const double stretched = static_cast<double>(base) * std::max(1.0, scaling.factor);
+    longest = std::max(longest, static_cast<std::int64_t>(stretched));
+  }
+  return longest;
+}
+
 RunLimits resolve_limits(RunLimits limits, const ModelConfig& config) {
-  const std::int64_t longest = largest_context(config);
+  const std::int64_t longest = longest_context(config);
   require_range(Setting{"sequences"}, limits.sequences, 1, 4096);
   if (limits.context == 0)
     limits.context = std::min(config.context, kDefaultContext) *
@@ -247,8 +246,8 @@ MemoryPlanner::MemoryPlanner(const Model& model, const Layout& layout)
 
 MemoryPlanner::MemoryPlanner(const Model& model, const Layout& layout, const RankPlace& place)
     : MemoryPlanner([&](std::string_view name) { return model.file().find(name); },
-                    model.file().name(), model.config(), model.file().memory_bytes(), layout, place) {
-}
+                    model.file().name(), model.config(), model.file().memory_bytes(), layout,
+                    place) {}
 
 MemoryPlanner::MemoryPlanner(const TensorFinder& find, std::string source,
                              const ModelConfig& config, std::uint64_t weight_bytes,

@@ -59,6 +59,9 @@ struct MemoryPlan {
 // Default KV type of a model: f32 if the file has type f32, otherwise f16.
 KvType default_kv_type(std::string_view model_type);
 
+// The longest context that a user can request for a model; RoPE scalings allow more than its own.
+std::int64_t longest_context(const ModelConfig& config);
+
 // Sets a missing context to the default and checks all limits against the model. Throws Error
 // naming the setting, its value and the valid range.
 RunLimits resolve_limits(RunLimits limits, const ModelConfig& config);

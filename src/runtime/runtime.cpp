@@ -161,8 +161,9 @@ void load_models(const RuntimeOptions& options, Runtime& runtime) {
         options.file, load_options(options, *runtime.backend, draft_bytes));
   }
   if (!options.draft) return;
-  require_same_vocabulary(runtime.model->tokenizer(), runtime.model->file().name(),
-                          runtime.draft_model->tokenizer(), runtime.draft_model->file().name());
+  require_same_vocabulary(runtime.model->tokenizer(), options.shown(runtime.model->file().name()),
+                          runtime.draft_model->tokenizer(),
+                          options.shown(runtime.draft_model->file().name()));
 }
 
 void make_session(const RuntimeOptions& options, const RunLimits& limits, Backends followers,

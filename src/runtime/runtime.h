@@ -59,6 +59,10 @@ struct RuntimeOptions {
   std::filesystem::path file;
   std::shared_ptr<const Model> model;          // or a model that is already open
   std::optional<std::filesystem::path> draft;  // the draft model's file
+  // What a message calls a file that is known by another name to the user.
+  std::function<std::string(const std::string&)> shown = [](const std::string& name) {
+    return name;
+  };
   DeviceOptions device;      // threads: sum over ranks of this process; 0: usable cores
   bool record_steps = true;  // GPUs only
   int ranks = 1;             // threads of this process, or processes started by mpirun

@@ -155,9 +155,13 @@ std::string number_text(double value) {
   return {text.data(), end.ptr};
 }
 
+std::string_view origin_name(SettingOrigin origin) {
+  constexpr std::array<std::string_view, 5> kNames = {"default", "model", "chat", "environment",
+                                                      "flag"};
+  return kNames[static_cast<std::size_t>(origin)];
+}
+
 SamplingChoice choose_sampling(const GivenSampling& given, const PerParameter<double>& model) {
-  constexpr std::array<std::string_view, 5> kOrigins = {"default", "model", "chat", "environment",
-                                                        "flag"};
   SamplingChoice choice;
   SamplingSettings& settings = choice.settings;
   for (const SamplingParameter& parameter : kSamplingParameters) {
@@ -170,7 +174,7 @@ SamplingChoice choose_sampling(const GivenSampling& given, const PerParameter<do
     const GivenSetting chosen = choose(parameter, given, model);
     if (!needs_note(parameter, chosen.origin, settings)) continue;
     choice.notes.push_back(parameter_word(parameter) + " " + number_text(chosen.value) + " (" +
-                           std::string(kOrigins[static_cast<std::size_t>(chosen.origin)]) + ")");
+                           std::string(origin_name(chosen.origin)) + ")");
   }
   return choice;
 }

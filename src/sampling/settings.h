@@ -321,6 +321,7 @@ struct PerParameter {
 // generation_config and the defaults; the first of these sources that specifies a setting
 // determines it.
 enum class SettingOrigin : std::uint8_t { fallback, model, chat, environment, flag };
+std::string_view origin_name(SettingOrigin origin);  // "default", "model"
 
 struct GivenSetting {
   double value = 0;

@@ -260,7 +260,7 @@ class OneCommand(HubCase):
         self.leq("cp", "tales/Story-5M", "story")
         self.assertEqual(self.leq("show", "story").stdout, "FROM tales/Story-5M:int8-g128\n")
         for text, expected in (("FROM nothing", "FROM nothing: no file or model"), ("FROM gemma2", "take gemma3"),
-                               ("FROM tales/Story-5M\nPARAMETER top_k many", "Modelfile: --top-k: expected a whole number"),
+                               ("FROM tales/Story-5M\nPARAMETER top_k many", "Modelfile:2: PARAMETER top_k: expected a whole number"),
                                ("FROM ./x.leq", "no file or model")):
             file.write_text(text)
             self.assertIn(expected, self.refused("create", "bad", "-f", str(file)))
@@ -271,6 +271,16 @@ class OneCommand(HubCase):
         self.assertIn("no such model", self.refused("cp", "nothing", "x"))
         self.assertEqual(sorted(p.name for p in self.models.glob("*.modelfile")),
                          ["copy.modelfile", "short.modelfile", "story.modelfile"])
+        # Names of a file, and of a model that is removed.
+        own = self.folder / "own.leq"
+        shutil.copy(self.kept(), own)
+        self.leq("cp", str(own), "byfile")
+        self.assertEqual(self.leq("show", "byfile").stdout, f"FROM {own.resolve()}\n")
+        shutil.move(own, self.models / "own.leq")
+        self.leq("cp", "own", "second")
+        self.assertIn("names that stand for it, which `leq rm` removes too: second\n", self.leq("rm", "own").stderr)
+        self.assertIn("'second': stands for 'own', of which there is no model or file", self.refused("run", "second", "A fox?"))
+        self.assertIn("too: copy, short, story\n", self.leq("rm", "tales/Story-5M:int8-g128").stderr)
 
     def test_created_names_are_served(self):
         self.pull()

@@ -305,6 +305,7 @@ class Chat(unittest.TestCase):
         for _ in range(6):
             terminal.say("Tell me a story about a fox.")
         self.assertRegex(re.sub(r"\s+", " ", terminal.text), r"context of 160 positions is full: the first \d+ messages are left out")
+        self.assertNotRegex(CODES.sub("", terminal.text), r"a larger -c holds more\r*\n ", "the blank before the next word")
         self.assertEqual(terminal.leave(), 0)
         chat = self.saved("long")
         self.assertEqual(len(chat["messages"]), 12)

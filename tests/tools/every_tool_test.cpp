@@ -70,6 +70,7 @@ TEST(Leq, TakesWordsOfOtherPrograms) {
   EXPECT_EQ(leq({"help", "run"}).out, leq({"run", "--help"}).out);
   EXPECT_EQ(leq({"help", "list"}).out, leq({"ls", "--help"}).out);
   EXPECT_EQ(leq({"help"}).out, leq({}).out);
+  EXPECT_EQ(leq({"help", "run2"}).err, leq({"run2"}).err);
   EXPECT_EQ(leq({"list"}).err, leq({"ls"}).err);
   EXPECT_EQ(leq({"list"}).status, 0);
   EXPECT_EQ(leq({"delete", "nothing"}).err, leq({"rm", "-f", "nothing"}).err);
@@ -86,6 +87,7 @@ TEST(Leq, TakesWordsOfOtherPrograms) {
             "leq show: error: --license: a model's file has no licence"},
            {{"pull", "--insecure", "x"}, "leq pull: error: --insecure: certificates are always"},
            {{"create", "x", "--imatrix", "y"}, "leq create: error: --imatrix: importance matrices"},
+           {{"ps", "--host", "https://127.0.0.1", "--port", "1"}, "error: https://127.0.0.1:1: "},
            {{"show", "nothing"}, "leq show: error: "}}) {
     const ToolRun run = leq(words);
     EXPECT_EQ(run.status, 1) << words.front();

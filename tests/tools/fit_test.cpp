@@ -110,6 +110,19 @@ TEST(Fit, TellsPeopleThePlanAndTheLargestContext) {
   EXPECT_EQ(plan.at("key_type"), "f16");
 }
 
+// Four sequences of at most 192 positions share 1024.
+TEST(Fit, OfMorePositionsThanTheSequencesCanUseIsTold) {
+  const TemporaryFolder folder;
+  const std::string path = make_small_model(folder, "llama", "int8");
+  const std::vector<std::string> words = {path, "--fit", "-c", "1024", "-np", "4"};
+  const ToolRun run = run_program("leq-inspect", words);
+  EXPECT_NE(run.out.find("it fits; each sequence can use 192 positions of it\n"), std::string::npos)
+      << run.out;
+  std::vector<std::string> json = words;
+  json.emplace_back("--json");
+  EXPECT_EQ(parse_json(run_program("leq-inspect", json).out, "output").at("largest_context"), 1024);
+}
+
 // Returns bytes of int8 codes with a scale per row, and of vectors, by docs/cuda-kernels.md.
 std::uint64_t int8_bytes_on_a_gpu(std::uint64_t rows, std::uint64_t columns) {
   const auto up = [](std::uint64_t count, std::uint64_t unit) {

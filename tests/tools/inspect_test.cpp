@@ -230,6 +230,24 @@ TEST(InspectTokenize, PrintsIdsAsOneArrayFromEveryKindOfPath) {
   EXPECT_EQ(run_program("leq-inspect", {model, "--tokenize", "-"}, "").out, "[]\n");
 }
 
+// Rank files and vocabularies name no pre-tokenizer, all other files do.
+TEST(InspectTokenize, TakesAKnownPreTokenizerWhereNoneIsNamed) {
+  const TemporaryFolder folder;
+  const std::string model = make_small_model(folder, "gpt2", "int8");
+  const auto run = [&](const std::string& path, const std::string& name) {
+    return run_program("leq-inspect", {path, "--tokenize", "-", "--pretokenizer", name}, "!A");
+  };
+  for (const std::string& path : {model, (folder / "gpt2-checkpoint/vocab.json").string()}) {
+    expect_tool_error(run(path, "foo"), {"--pretokenizer: expected gpt-2 | llama-3 | qwen2 | "});
+    const ToolRun taken = run(path, "qwen2");
+    EXPECT_EQ(taken.status, 0) << taken.err;
+    EXPECT_EQ(taken.err.find("--pretokenizer: does nothing") != std::string::npos, path == model)
+        << taken.err;
+  }
+  expect_tool_error(run_program("leq-inspect", {model, "--pretokenizer", "qwen2"}),
+                    {"--pretokenizer: needs --tokenize FILE"});
+}
+
 TEST(InspectTokenize, NamesWhatItCannotRead) {
   const TemporaryFolder folder;
   const std::string model = make_small_model(folder, "gpt2", "int8");

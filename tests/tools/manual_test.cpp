@@ -44,6 +44,18 @@ TEST(Manual, HasEveryOption) {
   }
 }
 
+TEST(Manual, NamesTheOtherToolsAndEveryStatus) {
+  const std::string page = output_of("leq-run", {"--man"});
+  for (const char* part :
+       {"line, 2 if \\-n or \\-c cut a reply", "\\fBleq\\-server\\fR(1)", "\\fBleq\\fR(1)"}) {
+    EXPECT_NE(page.find(part), std::string::npos) << part;
+  }
+  EXPECT_EQ(page.find(": json\n"), std::string::npos) << "the only choice is the word of the value";
+  for (const char* command : {"ls", "create"}) {
+    EXPECT_EQ(output_of("leq", {command, "--man"}).find(".SS \"\""), std::string::npos) << command;
+  }
+}
+
 TEST(Manual, IsRenderedWithoutWarnings) {
   if (!is_installed("groff")) GTEST_SKIP() << "groff is not installed";
   const TemporaryFolder folder;

@@ -179,6 +179,12 @@ TEST(Options, MisspeltVariablesAreTold) {
   EXPECT_EQ(misspelt_variables(sample_tool(),
                                std::vector<std::string>{"LEQ_ARG_PORT", "LEQ_ARG_FOO"}, known),
             std::vector<std::string>{"LEQ_ARG_FOO is no variable of leq-sample or another tool"});
+  // A letter at the end counts where the variables of all tools are known.
+  for (const char* slip : {"LEQ_ARG_CTX_SIZ", "LEQ_ARG_TEMPP"}) {
+    EXPECT_TRUE(told({slip}).empty()) << slip;
+    const auto lines = misspelt_variables(sample_tool(), std::vector<std::string>{slip}, known);
+    EXPECT_NE(lines.at(0).find("did you mean LEQ_ARG_"), std::string::npos) << lines.at(0);
+  }
 }
 
 TEST(Options, ErrorsNameWordValueAndRange) {

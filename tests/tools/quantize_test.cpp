@@ -336,6 +336,8 @@ TEST_F(Quantize, RefusesFlagsThatContradictEachOther) {
   EXPECT_NE(timed.err.find("--time belongs to the recipes q8, q6, q5, q4 and q4-small"),
             std::string::npos)
       << timed.err;
+  const std::string text = kStoryteller + "/heldout.txt";
+  expect_error({"--type", "int8", "--heldout", text}, "--heldout: is the text of --gate");
   expect_error({"--type", "int8", "--bits", "4"}, "--bits");
   expect_error({"--hadamard"}, "--hadamard: rotations are no longer supported; --recipe q8");
   expect_error({"--hadamard-seeds", "4"}, "--hadamard-seeds: rotations are no longer supported");

@@ -83,7 +83,8 @@ TEST_F(RunMany, WhatIsWrongIsTold) {
   const std::vector<Case> cases = {
       {{"-np", "2", "-p", "x"}, "-np: is for many prompts at once"},
       {{"-o", "jsonl"}, "-o jsonl: is for many prompts at once"},
-      {{"-np", "2", "-cnv", "-f", file("x\n", "one")}, "contradict each other"},
+      {{"-np", "2", "-cnv", "-f", file("x\n", "one")}, "-np and -cnv contradict each other"},
+      {{"-np", "2", "-sys", "x", "-f", file("x\n", "one")}, "-np and -sys contradict each other"},
       {{"-np", "2", "-f", file("x\n{\"text\": 1}\n", "keys")}, "keys:2: expected {\"prompt\""},
       {{"-np", "2", "-f", file("x\n{\n", "json")}, "json:2"},
       {{"-np", "2", "-f", file("\n \n", "empty")}, "empty: expected a prompt in each line"},

@@ -97,6 +97,77 @@ TEST(RunQuestion, QuietLeavesTheReplyAlone) {
   test::expect_tool_error(tell({"--log-disable", "-p", "x", "-c", "100000"}), {"-c"});
 }
 
+TEST(RunQuestion, CtrlCEndsItWithItsStatus) {
+  for (const Words& words : {Words{"Who is there?"}, Words{"-st", "-p", "Who is there?"}}) {
+    std::vector<std::string> command = {std::string(LEQ_TOOLS_DIR) + "/leq-run", "-m", story()};
+    command.insert(command.end(), {"--temp", "0", "-t", "1", "-n", "900", "--ignore-eos"});
+    command.insert(command.end(), words.begin(), words.end());
+    Process process(command, Process::Input::pipe);
+    process.close_input();
+    ASSERT_TRUE(process.wait_for_output(" ")) << process.err;
+    process.signal(SIGINT);
+    EXPECT_EQ(process.finish(), 130);
+    EXPECT_NE(process.err.find("leq-run: interrupted"), std::string::npos) << process.err;
+  }
+}
+
+// The advice is that of a question, and of a model that can have a larger context.
+TEST(RunQuestion, AFullContextIsTold) {
+  const std::string full = tell({"-n", "-1", "--ignore-eos", "-c", "40", "hi"}).err;
+  EXPECT_NE(full.find("context of 40 positions is full; a larger -c holds more\n"),
+            std::string::npos)
+      << full;
+  EXPECT_NE(tell({"-n", "-1", "--ignore-eos", "hi"}).err.find(" positions is full\n"),
+            std::string::npos);
+  std::string text;
+  for (int i = 0; i < 1100; ++i) text += "fox ";
+  const std::string advice = ", and this model has no longer one: ";
+  for (const Words& words : {Words{"-p", text}, Words{"--raw", "-p", text}}) {
+    test::expect_tool_error(tell(words), {"leaves no room", advice});
+    Words small = words;
+    small.insert(small.end(), {"-c", "64"});
+    test::expect_tool_error(tell(small), {"leaves no room", " a larger -c"});
+  }
+}
+
+// Whoever types no -sys is not told of one.
+TEST(RunQuestion, TheSystemPromptOfACreatedNameIsNotOfCompletions) {
+  const test::TemporaryFolder folder;
+  folder.write("brief.modelfile",
+               "FROM " + story() + "\nSYSTEM Be brief.\nPARAMETER temperature 0\n");
+  const std::string prompts = folder.write("prompts.txt", "Once\nThe king\n");
+  const auto run = [&](Words words) {
+    words.insert(words.begin(), {std::string(LEQ_TOOLS_DIR) + "/leq-run", "brief", "-n", "4"});
+    return test::run(words, "", {"LEQ_MODELS=" + folder.path().string()});
+  };
+  const std::string told = "leq-run: brief: without its system prompt";
+  for (const Words& words : {Words{"--raw", "-p", "Once"}, Words{"-np", "2", "-f", prompts},
+                             Words{"--receipt", folder / "receipt", "-p", "Once"},
+                             Words{"--prompt-cache", folder / "cache", "-p", "Once"}}) {
+    const ToolRun completed = run(words);
+    EXPECT_EQ(completed.status, 0) << completed.err;
+    EXPECT_NE(completed.err.find(told), std::string::npos) << completed.err;
+  }
+  EXPECT_EQ(run({"-p", "Once"}).err, "");
+  test::expect_tool_error(run({"--raw", "-sys", "x", "-p", "Once"}), {"-sys", "contradict"});
+}
+
+TEST(RunQuestion, SettingsOfAChatAreNamedAsInAModelfile) {
+  const std::string shown = tell({"-cnv"}, "/set mirostat_ent 3\n/show modelfile\n").err;
+  EXPECT_NE(shown.find("PARAMETER mirostat_tau 3\n"), std::string::npos) << shown;
+  EXPECT_EQ(shown.find("PARAMETER seed"), std::string::npos) << "the user chose none: " << shown;
+  const std::string seeded = tell({"-cnv"}, "/set seed 7\n/show modelfile\n").err;
+  EXPECT_NE(seeded.find("PARAMETER seed 7\n"), std::string::npos) << seeded;
+  const ToolRun given = tell({"-cnv", "--temp", "1", "--seed", "7"}, "/show modelfile\n");
+  EXPECT_NE(given.err.find("PARAMETER seed 7\n"), std::string::npos) << given.err;
+  EXPECT_NE(given.err.find("seed 7 (flag)\n"), std::string::npos) << given.err;
+  const ToolRun large = tell({"-cnv"}, "/set parameter num_ctx 100000\n");
+  EXPECT_EQ(large.status, 1);
+  EXPECT_NE(large.err.find("num_ctx: expected a number of tokens, at most the model's 1024"),
+            std::string::npos)
+      << large.err;
+}
+
 // The storyteller's tokens begin with a space, which its template does not have.
 TEST(RunQuestion, AReplyBeginsWithItsFirstWord) {
   const ToolRun asked = tell({"Who is there?"});

@@ -190,7 +190,8 @@ TEST_F(Run, StopStringsAndTheFullContextEndTheText) {
             whole.substr(0, whole.find(stop, 16)));
   const Finished full = tell({"--raw", "-p", "Once upon a time", "-c", "32", "--ignore-eos"});
   EXPECT_EQ(full.status, 0);
-  EXPECT_NE(full.err.find("context of 32 positions is full"), std::string::npos) << full.err;
+  EXPECT_NE(full.err.find("context of 32 positions is full; a larger -c"), std::string::npos)
+      << full.err;
 }
 
 TEST_F(Run, VerbosePrintsThePlan) {
@@ -324,7 +325,8 @@ TEST_F(Run, DevicesAreListedAndOthersRefusedWithAdvice) {
   // Users often copy these flags from other commands, so they must not fail without a GPU.
   const auto copied = tell({"--raw", "-p", "x", "-n", "2", "-ngl", "99", "-fa", "1"});
   EXPECT_EQ(copied.status, 0) << copied.err;
-  EXPECT_NE(copied.err.find("-ngl 99: no GPU is usable here"), std::string::npos) << copied.err;
+  EXPECT_NE(copied.err.find("leq-run: -ngl 99: no GPU is usable here"), std::string::npos)
+      << copied.err;
   expect_error(tell({"-p", "x", "-dev", "cpu", "-ngl", "99"}), "contradict");
   expect_error(tell({"-p", "x", "-ngl", "some"}), "0 (the CPU) or all (a GPU)");
 }

@@ -42,6 +42,16 @@ TEST(ScreenText, LinesOfAListContinueUnderTheirText) {
   EXPECT_EQ(shown("  one two three", 9, kWrapped), "  one two\n  three");
 }
 
+// A note stands between the halves of a reply; the blank before the next word is no indentation.
+TEST(ScreenText, TextAfterABreakInALineBeginsWithItsWord) {
+  ScreenText screen(kWrapped);
+  screen.set_columns(10);
+  EXPECT_EQ(screen.feed("He was") + screen.finish(), "He was");
+  EXPECT_EQ(screen.feed(" ") + screen.feed(" loved by his dog.\n") + screen.finish(),
+            "loved by\nhis dog.\n");
+  EXPECT_EQ(screen.feed("  one two three") + screen.finish(), "  one two\n  three");
+}
+
 TEST(ScreenText, WideCharactersTakeTwoColumnsAndNeedNoSpaces) {
   EXPECT_EQ(shown("日本語日本語", 8, kWrapped), "日本語日\n本語");
   EXPECT_EQ(shown("日本語日。本", 8, kWrapped), "日本語\n日。本");

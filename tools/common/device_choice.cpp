@@ -42,7 +42,7 @@ std::string device_of_layers(const Options& options) {
   static std::once_flag told;
   std::call_once(told, [&] {
     std::cerr
-        << "note: -ngl " << printable(options.text("gpu-layers"))
+        << options.tool() << ": -ngl " << printable(options.text("gpu-layers"))
         << ": no GPU is usable here, the model runs on the CPU (-dev cuda makes this an error)"
         << std::endl;
   });

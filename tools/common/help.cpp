@@ -29,7 +29,7 @@ std::vector<std::string> shown_words(const Option& option) {
 // The help text, including choices and default.
 std::string explanation(const Option& option) {
   std::string out = option.help;
-  if (!option.choices.empty()) {
+  if (option.choices.size() > 1) {
     out += ": " + join(option.choices, " | ");
   }
   const bool tell = option.kind != OptionKind::flag && !option.fallback.empty();
@@ -173,17 +173,16 @@ std::string manual_page(const ToolSpec& tool) {
   if (!tool.advice.empty()) out += ".SH DESCRIPTION\n" + roff(tool.advice) + "\n";
   out += ".SH OPTIONS\n";
   for (const OptionGroup& group : shown_groups(tool)) {
-    out += ".SS \"" + roff(group.name) + "\"\n";
+    if (!group.name.empty()) out += ".SS \"" + roff(group.name) + "\"\n";
     for (const Option& option : group.options) out += option_entry(option);
   }
   out += ".SH ENVIRONMENT\n" + roff(kVariablesText) + "\n";
-  out +=
-      ".SH EXIT STATUS\n0, 1 after an error, which standard error tells in one line, 130 after "
-      "Ctrl\\-C.\n";
+  out += ".SH EXIT STATUS\n0, 1 after an error, which standard error tells in one line, " +
+         (tool.statuses.empty() ? "" : roff(tool.statuses) + ", ") + "130 after Ctrl\\-C.\n";
   out += ".SH SEE ALSO\n";
   std::string others;
-  for (const char* other :
-       {"leq-bench", "leq-inspect", "leq-perplexity", "leq-quantize", "leq-run"}) {
+  for (const char* other : {"leq", "leq-bench", "leq-inspect", "leq-perplexity", "leq-quantize",
+                            "leq-run", "leq-server"}) {
     if (tool.name == other) continue;
     others += (others.empty() ? "" : ",\n") + bold(other) + "(1)";
   }

@@ -9,6 +9,7 @@
 #include "engine/speculation.h"
 #include "tools/common/kv_choice.h"
 #include "tools/common/model_file.h"
+#include "tools/common/model_name.h"
 #include "tools/common/model_options.h"
 
 namespace leq {
@@ -71,6 +72,10 @@ Runtime set_up_model(const Options& options, const AdjustLimits& adjust,
   check_model_file("-m", options.text("model"));
   if (draft) check_model_file("-md", *draft);
   wanted.draft = draft;
+  wanted.shown = [](const std::string& name) {
+    const std::string gguf = converted_from(name);
+    return gguf.empty() ? name : gguf;
+  };
   std::optional<Progress> line;  // on a terminal, for a large file
   wanted.load.progress = [&](std::uint64_t done, std::uint64_t total) {
     if (!line) line.emplace("loading", static_cast<std::int64_t>(total), "bytes");

@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "sampling/settings.h"
 
 namespace leq {
 namespace {
@@ -118,6 +117,7 @@ class Reader {
     try {
       (void)option_of_parameter(name);
       file_.parameters.emplace_back(name, value);
+      file_.places.push_back(where);
     } catch (const Error& error) {
       const std::string line = where + ": PARAMETER " + std::string(error.what());
       if (find_name(name) == nullptr) fail(line);
@@ -188,6 +188,12 @@ std::string option_of_parameter(std::string_view name) {
   const auto nearest = nearest_word(std::string(name), names);
   fail(printable(name), ": no parameter of this name",
        nearest ? "; did you mean " + *nearest + "?" : ": expected one of " + join(names));
+}
+
+std::string name_of_parameter(const SamplingParameter& parameter) {
+  const auto* known =
+      std::ranges::find(kParameterNames, parameter_word(parameter), &ParameterName::option);
+  return std::string(known == kParameterNames.end() ? parameter.name : known->name);
 }
 
 Modelfile read_modelfile(std::string_view text, const std::string& source) {
@@ -288,6 +294,10 @@ std::vector<std::string> set_missing(const Modelfile& file, Options& options) {
 std::string follow_created(const std::string& name, Options& options) {
   const auto file = settings_named(name);
   if (!file) return name;
+  std::error_code error;
+  require(fs::exists(file->from, error) || find_kept(file->from) || is_on_hub(file->from), "'",
+          printable(name), "': stands for '", printable(file->from, 4096),
+          "', of which there is no model or file");
   const std::vector<std::string> left_out = set_missing(*file, options);
   if (!left_out.empty()) {
     std::cerr << name << ": without its " << join(left_out)

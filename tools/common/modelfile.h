@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "sampling/settings.h"
 #include "tools/common/model_name.h"
 #include "tools/common/options.h"
 
@@ -16,11 +17,15 @@ namespace leq {
 // Error that says what to do if the parameter is known and has no option here, or is not known.
 std::string option_of_parameter(std::string_view name);
 
+// Ollama's name of a sampling setting.
+std::string name_of_parameter(const SamplingParameter& parameter);
+
 struct Modelfile {
   std::string from;                                                  // a path, or a name of a model
   std::string system;                                                // empty: none
   std::vector<std::pair<std::string, std::string>> parameters = {};  // by Ollama's names
-  std::vector<std::string> notes = {};  // about instructions that are not taken
+  std::vector<std::string> notes = {};   // about instructions that are not taken
+  std::vector<std::string> places = {};  // of the parameters that were read: "Modelfile:3"
 };
 
 // Throws Error naming `source` and the line of an instruction that is unknown, incomplete or cannot

@@ -152,12 +152,10 @@ std::vector<std::string> variables_of(const std::vector<std::string>& words) {
   return names;
 }
 
-// One wrong, missing, additional or swapped letter, but not at the end: --method and --methods are
-// options of two tools, and other such pairs are at least two letters apart.
+// One wrong, missing, additional or swapped letter.
 bool is_slip(const std::string& a, const std::string& b) {
   const auto [shorter, longer] = std::minmax({a.size(), b.size()});
-  return longer - shorter <= 1 && edit_distance(a, b) == 1 && !a.starts_with(b) &&
-         !b.starts_with(a);
+  return longer - shorter <= 1 && edit_distance(a, b) == 1;
 }
 
 // An environment variable that is set, with its value.
@@ -182,6 +180,7 @@ class OptionReader {
   OptionReader(const ToolSpec& tool, std::span<const std::string> words,
                const Environment& environment)
       : tool_(tool), words_(words), environment_(environment) {
+    result_.tool_ = tool.name;
     for (const Option& option : tool.options) {
       result_.values_[option.name].kind = option.kind;
       for (const auto& word : option_words(option)) table_.push_back({word, &option, false});
@@ -416,11 +415,15 @@ std::vector<std::string> misspelt_variables(const ToolSpec& tool,
   for (const std::string& variable : variables) {
     if (!variable.starts_with(kVariablePrefix)) continue;
     if (std::ranges::find(own, variable) != own.end()) continue;
-    const auto slip =
-        std::ranges::find_if(own, [&](const std::string& name) { return is_slip(variable, name); });
     // It may be of another tool.
     const std::vector<std::string> all = known == nullptr ? std::vector<std::string>() : known();
     if (std::ranges::find(all, variable) != all.end()) continue;
+    // Where those of the others are not known, no letter at the end counts: --method and --methods
+    // are options of two tools, and other such pairs are at least two letters apart.
+    const auto slip = std::ranges::find_if(own, [&](const std::string& name) {
+      const bool other = variable.starts_with(name) || name.starts_with(variable);
+      return is_slip(variable, name) && (!all.empty() || !other);
+    });
     if (slip == own.end() && all.empty()) continue;
     lines.push_back(printable(variable) + " is no variable of " + tool.name +
                     (slip == own.end() ? " or another tool" : ": did you mean " + *slip + "?"));
@@ -465,6 +468,11 @@ void Options::add_text(std::string_view name, const std::string& text, bool furt
   value.given = true;
   if (!further || value.kind != OptionKind::list) value.texts.clear();
   value.texts.push_back(text);
+}
+
+void Options::clear(std::string_view name) {
+  const OptionKind kind = declared(name).kind;
+  values_.find(name)->second = {.kind = kind};
 }
 
 void Options::add_missing(const Options& other) {

@@ -75,7 +75,8 @@ struct ToolSpec {
   std::string summary = {};  // one line
   std::vector<std::string>
       usage;  // example command lines as users would type them, without the tool's name
-  std::string advice = {};  // shown in the help before the options
+  std::string advice = {};    // shown in the help before the options
+  std::string statuses = {};  // exit statuses beside 0, 1 and 130: "2 if ..."
   std::vector<Option> options = {};
   std::size_t max_positionals = 0;
   std::vector<Answer> answers = {};
@@ -123,10 +124,14 @@ class Options {
   void set_text(std::string_view name, const std::string& text) { add_text(name, text, false); }
   // The same, beside the values of a list that are there already if `further`.
   void add_text(std::string_view name, const std::string& text, bool further);
+  // Removes the given values.
+  void clear(std::string_view name);
   // Takes the given values of `other` for options that are not given here.
   void add_missing(const Options& other);
   // Removes the first positional and returns it; there must be one.
   std::string take_positional();
+  // The tool's name, which begins its lines: "leq-run".
+  const std::string& tool() const { return tool_; }
   // Returns notes for the user about words that have no effect.
   const std::vector<std::string>& notes() const { return notes_; }
 
@@ -141,6 +146,7 @@ class Options {
   const Value& declared(std::string_view name) const;
   const Value& value(std::string_view name, OptionKind kind) const;
 
+  std::string tool_;
   std::map<std::string, Value, std::less<>> values_;
   std::vector<std::string> positionals_;
   std::vector<std::string> notes_;

@@ -19,6 +19,7 @@
 #include "base/text.h"
 #include "base/thread_pool.h"
 #include "convert/tokenizer_import.h"
+#include "convert/tokenizer_parts.h"
 #include "engine/engine.h"
 #include "engine/receipt.h"
 #include "engine/speculation.h"
@@ -48,7 +49,8 @@ struct FitReport {
   MemoryPlan plan;                               // sum over all ranks, counting weights once
   std::vector<MemoryPlan> ranks;                 // for each rank, if there are several
   std::optional<std::uint64_t> available_bytes;  // nullopt if unknown
-  // The largest number of positions (of all sequences, up to the model's own) that fits; 0 = none.
+  // The largest number of positions (of all sequences, up to the model's own for each, or as many
+  // as were asked for) that fits; 0 = none.
   std::int64_t largest_context = 0;
 
   bool on_gpu() const { return device != "cpu"; }
@@ -150,6 +152,10 @@ FitReport plan_fit(const Model& model, const RunLimits& wanted, const FitDevice&
   report.largest_context = planner.largest_context(
       wanted, model.config().context,
       *report.available_bytes - std::min(*report.available_bytes, head.total()));
+  // Several sequences can share more positions than each of them can use.
+  if (report.plan.total() <= *report.available_bytes) {
+    report.largest_context = std::max(report.largest_context, report.limits.context);
+  }
   return report;
 }
 
@@ -183,7 +189,10 @@ std::string fit_text(const FitReport& report) {
   const bool fits = largest_part(report) <= *report.available_bytes;
   text += '\n' + given_bytes(*report.available_bytes) + " are free" + where_free(report) + ": " +
           (fits ? "it fits" : "it does not fit");
-  if (report.ranks.empty()) {
+  if (report.ranks.empty() && fits && limits.sequences > 1 &&
+      limits.context == report.largest_context) {
+    text += "; each sequence can use " + with_commas(limits.sequence_context) + " positions of it";
+  } else if (report.ranks.empty()) {
     text += "; the largest context that does is " + with_commas(report.largest_context);
   }
   return text + '\n';
@@ -235,6 +244,11 @@ std::string encode(const Tokenizer& tokenizer, std::string_view text,
   return line + "]\n";
 }
 
+bool names_pretokenizer(const std::filesystem::path& path) {
+  const TokenizerFormat format = find_tokenizer_files(path).main.format;
+  return format == TokenizerFormat::tokenizer_json || format == TokenizerFormat::sentencepiece;
+}
+
 std::string tokenize_file(const std::filesystem::path& path, const std::string& text_path,
                           const std::string& pretokenizer, const EncodeOptions& options) {
   const std::string text = read_text(text_path);
@@ -242,7 +256,12 @@ std::string tokenize_file(const std::filesystem::path& path, const std::string& 
     fail(text_path == "-" ? "standard input" : text_path, ": byte ", *offset,
          " is no UTF-8; convert the text first (iconv -t UTF-8)");
   }
-  if (path.extension() == ".leq" || begins_as_leq_file(path)) {
+  const bool is_leq = path.extension() == ".leq" || begins_as_leq_file(path);
+  if (!pretokenizer.empty() && (is_leq || names_pretokenizer(path))) {
+    std::cerr << "leq-inspect: --pretokenizer: does nothing: " << printable(path.string(), 4096)
+              << " has its own\n";
+  }
+  if (is_leq) {
     const Model model(path, {.mode = LoadMode::map, .weights = false});
     return encode(model.tokenizer(), text, options);
   }
@@ -346,7 +365,9 @@ ToolSpec tool_spec() {
           {.name = "pretokenizer",
            .kind = OptionKind::text,
            .value_name = "NAME",
-           .help = "--tokenize: gpt-2, llama-3 or qwen2, for rank files, which do not name theirs"},
+           .help = "--tokenize: how texts are split, for rank files and vocabularies with merges, "
+                   "which do not name it",
+           .choices = pretokenizer_names()},
       });
   add_options(tool, fit_options());
   add_options(tool, hub_options());
@@ -425,6 +446,8 @@ int run(const Options& options) {
   require(models == 1, "'",
           printable(options.positionals().empty() ? "-hf" : options.positionals().back()),
           "': a model is given already; leave one out");
+  require(options.has("tokenize") || !options.given("pretokenizer"),
+          "--pretokenizer: needs --tokenize FILE");
   const bool needs_weights = options.flag("verify") || options.has("check-receipt");
   if (!options.has("tokenize")) return with_model_files(options, inspect, !needs_weights);
   Options named = options;

@@ -243,6 +243,20 @@ std::vector<fs::path> files_of(const fs::path& model) {
   return files;
 }
 
+// The names of `leq create` that stand for a model.
+std::vector<std::string> names_for(const fs::path& model) {
+  std::vector<std::string> names;
+  for (const KeptModel& created : created_models()) {
+    try {
+      std::error_code error;
+      const std::string from = path_of_model(load_modelfile(created.path).from);
+      if (fs::equivalent(from, model, error)) names.push_back(created.name);
+    } catch (const Error&) {  // it cannot be read, and stands for nothing
+    }
+  }
+  return names;
+}
+
 int remove(const Options& options) {
   require(!options.positionals().empty(), "expected a model's name; `leq ls` lists them");
   for (const std::string& name : options.positionals()) {
@@ -253,8 +267,12 @@ int remove(const Options& options) {
     }
     const KeptModel model = only_model(name);
     const std::string origin = origin_of(model.path);
+    const std::vector<std::string> names = names_for(model.path);
     for (const fs::path& file : files_of(model.path)) fs::remove(file);
     std::cout << "removed " << model.name << '\n';
+    if (!names.empty()) {
+      std::cerr << "names that stand for it, which `leq rm` removes too: " << join(names) << '\n';
+    }
     if (origin.empty()) continue;
     const Hub hub(hub_settings());
     const fs::path folder = hub.folder(origin.substr(0, origin.find('@')));
@@ -276,29 +294,31 @@ ToolSpec ps_spec() {
   ToolSpec spec;
   spec.name = "leq ps";
   spec.summary = "lists the models that a running server has loaded";
-  spec.usage = {"", "--host 127.0.0.1 --port 8080"};
-  spec.options = {{.name = "host",
-                   .kind = OptionKind::text,
-                   .value_name = "ADDRESS",
-                   .fallback = "127.0.0.1",
-                   .help = "address of the server"},
-                  {.name = "port",
-                   .kind = OptionKind::integer,
-                   .value_name = "N",
-                   .fallback = "8080",
-                   .help = "its port",
-                   .minimum = 1,
-                   .maximum = 65535},
-                  {.name = "api-key",
-                   .kind = OptionKind::text,
-                   .value_name = "KEY",
-                   .help = "a key that it accepts"}};
+  spec.usage = {"", "--host 127.0.0.1 --port 8080", "--host https://example.org --port 443"};
+  spec.options = {
+      {.name = "host",
+       .kind = OptionKind::text,
+       .value_name = "ADDRESS",
+       .fallback = "127.0.0.1",
+       .help = "address of the server, with https:// before it if it has a certificate"},
+      {.name = "port",
+       .kind = OptionKind::integer,
+       .value_name = "N",
+       .fallback = "8080",
+       .help = "its port",
+       .minimum = 1,
+       .maximum = 65535},
+      {.name = "api-key",
+       .kind = OptionKind::text,
+       .value_name = "KEY",
+       .help = "a key that it accepts"}};
   return spec;
 }
 
 int ps(const Options& options) {
-  const std::string server =
-      "http://" + options.text("host") + ":" + std::to_string(options.integer("port"));
+  const std::string& host = options.text("host");
+  const std::string server = (host.find("://") == host.npos ? "http://" : "") + host + ":" +
+                             std::to_string(options.integer("port"));
   const std::string url = server + "/v1/models";
   WebRequest request = {.url = url, .proxies = false};
   if (options.given("api-key")) request.token = options.text("api-key");
@@ -370,7 +390,8 @@ int show_part(const ShownPart& part, const std::string& name) {
     chat_template = model.chat_template();
     for (const SamplingParameter& parameter : kSamplingParameters) {
       const auto value = model.generation().sampling[parameter.name];
-      if (value && !created) file.parameters.emplace_back(parameter.name, number_text(*value));
+      if (value && !created)
+        file.parameters.emplace_back(name_of_parameter(parameter), number_text(*value));
     }
   }
   const std::string text = part.text(file, chat_template);
@@ -480,20 +501,28 @@ void write_created(const std::string& name, const Modelfile& file) {
   written.commit();
 }
 
+// Throws Error naming the place if leq-run does not take the value.
+void check_parameter(const std::string& name, const std::string& value, const std::string& place) {
+  const std::string flag = "--" + option_of_parameter(name);
+  try {
+    (void)parse_options(kRun.spec(), std::array{flag + '=' + value},
+                        [](const std::string&) { return std::nullopt; });
+  } catch (const Error& error) {
+    std::string reason = error.what();
+    if (reason.starts_with(flag + ": ")) reason.erase(0, flag.size() + 2);
+    fail(place, ": PARAMETER ", name, ": ", reason);
+  }
+}
+
 int create(const Options& options) {
   require(!options.positionals().empty(), "expected a name: leq create NAME -f Modelfile");
   const std::string& name = options.positionals().front();
   const fs::path path = options.text("file");
   Modelfile file = load_modelfile(path);
   for (const std::string& note : file.notes) std::cerr << note << '\n';
-  try {
-    std::vector<std::string> words;
-    for (const auto& [option, value] : options_of(file)) {
-      words.push_back("--" + option + "=" + value);
-    }
-    (void)parse_options(kRun.spec(), words, [](const std::string&) { return std::nullopt; });
-  } catch (const Error& error) {
-    fail(path.string(), ": ", error.what());
+  for (std::size_t i = 0; i < file.parameters.size(); ++i) {
+    const auto& [name_of_one, value] = file.parameters[i];
+    check_parameter(name_of_one, value, file.places[i]);
   }
   std::error_code error;
   const fs::path beside = fs::absolute(path).parent_path() / file.from;
@@ -523,7 +552,7 @@ ToolSpec copy_spec() {
   ToolSpec spec;
   spec.name = "leq cp";
   spec.summary = "gives a model or a name of `leq create` another name";
-  spec.usage = {"MODEL NAME"};
+  spec.usage = {"MODEL NAME", "model.leq NAME"};
   spec.max_positionals = 2;
   return spec;
 }
@@ -533,11 +562,16 @@ int copy(const Options& options) {
   const std::string& model = options.positionals()[0];
   const std::string& name = options.positionals()[1];
   Modelfile file = {.from = model, .system = ""};
-  if (const auto created = find_created(model)) {
+  std::error_code error;
+  if (fs::is_regular_file(model, error) || is_checkpoint(model)) {
+    if (!is_checkpoint(model) && !begins_as_gguf_file(model)) check_model_file("", model);
+    file.from = fs::canonical(model).string();
+  } else if (const auto created = find_created(model)) {
     file = *created;
   } else {
     const auto kept = find_kept(model);
-    require(kept.has_value(), printable(model), ": no such model; `leq ls` lists the models");
+    require(kept.has_value(), printable(model),
+            ": no such model or file; `leq ls` lists the models");
     file.from = kept->name;
   }
   write_created(name, file);
@@ -711,7 +745,8 @@ int leq_main(int argc, char** argv) {
   std::string word = argc > 1 ? argv[1] : "help";
   std::vector<char*> words(argv + std::min(argc, 1), argv + argc);  // begin with the command
   std::string help = "--help";
-  if (word == "help" && words.size() > 1) {  // `leq help run` is `leq run --help`
+  const bool asks_help = word == "help" && words.size() > 1;
+  if (asks_help) {  // `leq help run` is `leq run --help`
     std::swap(words[0], words[1]);
     word = words[0];
     words = {words[0], help.data()};
@@ -725,6 +760,7 @@ int leq_main(int argc, char** argv) {
     return command.tool != nullptr ? run_tool(*command.tool, count, words.data(), all_variables)
                                    : run_python_tool(command, words);
   }
+  if (asks_help) words.pop_back();  // the error is that of the word
   if (word == "help") words = {word.data(), help.data()};
   words.insert(words.begin(), word.data());
   return run_tool({"leq", leq_spec, explain}, static_cast<int>(words.size()), words.data(),

@@ -112,7 +112,7 @@ std::vector<Option> quantization_flags() {
        .kind = OptionKind::text,
        .value_name = "FILE",
        .help = "text for --gate, which must differ from the calibration text (default: a built-in "
-               "text of two pages)"},
+               "text of four pages)"},
   };
 }
 
@@ -508,6 +508,7 @@ QuantizeCommand quantize_command(const Options& options) {
   job.measure = options.has("gate") ? options.flag("gate") : job.recipe != nullptr || risky;
   job.gate_text = built_in_gate_text();
   if (options.given("heldout")) {
+    require(job.measure, "--heldout: is the text of --gate, which is off here: give --gate");
     job.gate_text = {read_quantize_text(options.text("heldout")), options.text("heldout")};
   }
   return command;

@@ -312,8 +312,9 @@ void ChatLoop::turn(
   printer_.finish();
   totals_.add(reply);
   if (reply.stopped == StopReason::context_full) {
-    note("the context of " + with_commas(generator_.context()) +
-         " positions is full: /clear begins a new conversation, a larger -c holds more");
+    note("the context of " + with_commas(generator_.context()) + " positions is full" +
+         (options_.single_turn ? "" : ": /clear begins a new conversation") +
+         context_advice(generator_));
   } else if (reply.stopped == StopReason::interrupted) {
     note("interrupted");
   } else if (reply.stopped == StopReason::token_limit && !options_.plain) {
@@ -430,6 +431,7 @@ void ChatLoop::set_option(std::string_view name, std::string_view option, std::s
     SamplingSettings settings = generator_.sampling();
     settings.seed = static_cast<std::uint64_t>(*number);
     generator_.set_sampling(settings);
+    view_.own_seed = true;
     tell("seed is " + std::to_string(*number) + " from now on");
   } else if (option == "n-predict") {
     require_number(-2, "a number of tokens, or -1 for no limit");
@@ -442,7 +444,8 @@ void ChatLoop::set_option(std::string_view name, std::string_view option, std::s
   } else {
     require(option == "ctx-size" && !options_.fixed_context, name, ": is chosen at the start: --",
             option, ' ', printable(value));
-    require_number(1, "a number of tokens");
+    const std::int64_t most = generator_.longest_context();
+    require_number(1, "a number of tokens, at most the model's " + std::to_string(most), most);
     ChatSettings changed = options_.settings;
     changed.context = *number;
     apply(changed);
@@ -534,8 +537,9 @@ void ChatLoop::show_modelfile(std::string_view) {
   for (const SamplingParameter& parameter : kSamplingParameters) {
     const double value = parameter_value(settings, parameter);
     if (value == parameter_value(SamplingSettings{}, parameter)) continue;
-    shown.parameters.emplace_back(parameter.name, number_text(value));
+    shown.parameters.emplace_back(name_of_parameter(parameter), number_text(value));
   }
+  if (view_.own_seed) shown.parameters.emplace_back("seed", std::to_string(settings.seed));
   const ChatSettings& own = options_.settings;
   if (own.max_tokens >= 0) {
     shown.parameters.emplace_back("num_predict", std::to_string(own.max_tokens));

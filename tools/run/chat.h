@@ -17,11 +17,12 @@
 
 namespace leq::run {
 
-// How a chat is shown, which commands change.
+// How a chat is shown, which commands change; it stays if the model is opened again.
 struct ChatView {
   bool verbose = false;
   bool wrap = true;
-  bool history = true;  // remembers the lines typed
+  bool history = true;    // remembers the lines typed
+  bool own_seed = false;  // the user chose it
 };
 
 struct ChatLoopOptions {

@@ -130,7 +130,8 @@ void report_start(const RunArgs& args, const Runtime& setup, const SamplingChoic
     settings += ", logit-bias " + logit_bias_text(bias) + " (flag)";
   }
   if (sampling.settings.temperature > 0) {
-    settings += ", seed " + std::to_string(sampling.settings.seed) + (args.seed ? "" : " (random)");
+    settings += ", seed " + std::to_string(sampling.settings.seed) + " (" +
+                (args.seed ? std::string(origin_name(args.seed_origin)) : "random") + ")";
   }
   note("settings: " + settings);
 }
@@ -148,16 +149,17 @@ void report_end(const Run& run, const RunTotals& totals) {
 
 void explain_stop(const Run& run, const FinishedReply& reply, bool has_text) {
   if (reply.stopped == StopReason::context_full) {
-    note("stopped: the context of " + with_commas(run.generator.context()) +
-         " positions is full; a larger -c holds more");
+    note("stopped: the context of " + with_commas(run.generator.context()) + " positions is full" +
+         context_advice(run.generator));
   }
   if (reply.stopped == StopReason::end_token && !has_text && !run.model().chat_template().empty()) {
     note("the model ended its reply at once: it is made for chats; ask it without --raw");
   }
 }
 
-// Not 0 if the reply was cut before the end of the text that the grammar demands.
+// Not 0 if the reply was interrupted, or cut before the end of the text that the grammar demands.
 int status_of(const Run& run, const FinishedReply& reply) {
+  if (reply.stopped == StopReason::interrupted) return kInterruptedStatus;
   const bool is_cut =
       reply.stopped == StopReason::token_limit || reply.stopped == StopReason::context_full;
   if (run.args.grammar == nullptr || !is_cut) return 0;
@@ -262,7 +264,7 @@ int complete(const Run& run, const std::string& prompt) {
   RunTotals totals;
   totals.add(reply);
   report_end(run, totals);
-  return reply.stopped == StopReason::interrupted ? kInterruptedStatus : status_of(run, reply);
+  return status_of(run, reply);
 }
 
 // How a run ended.
@@ -286,7 +288,7 @@ Ended chat(const Run& run, const ChatTemplate& format, std::optional<std::string
     printer.finish();
     note("the context of " + with_commas(run.generator.context()) +
          " positions is full: the first " + std::to_string(messages) +
-         " messages are left out from here on; a larger -c holds more");
+         " messages are left out from here on" + context_advice(run.generator));
   };
   options.on_prompt = [&](std::int64_t fed, std::int64_t all) { printer.feeding(fed, all); };
   std::filesystem::path saved_as;
@@ -332,7 +334,10 @@ Ended chat(const Run& run, const ChatTemplate& format, std::optional<std::string
 void take_settings(const ChatSettings& saved, RunArgs& args,
                    const std::function<bool(const char*)>& given) {
   const SamplingSettings& sampling = saved.sampling;
-  if (!given("seed")) args.seed = sampling.seed;
+  if (!given("seed")) {
+    args.seed = sampling.seed;
+    args.seed_origin = SettingOrigin::chat;
+  }
   if (!given("logit-bias")) args.logit_bias = sampling.logit_bias;
   if (!given("dry-sequence-breaker")) args.dry_breakers = sampling.dry_breakers;
   if (!given("n-predict")) args.max_tokens = saved.max_tokens;
@@ -417,7 +422,12 @@ Ended run_opened(const RunArgs& args, const Runtime& setup,
 
 // `typed` lacks what a name of `leq create` sets: a saved chat wins over it, and it is the model's
 // own where settings are printed.
-int run_with(const Options& options, const Options& typed, const std::string& name) {
+int run_with(Options options, const Options& typed, const std::string& name) {
+  if (is_completion(typed) && options.given("system-prompt") && !typed.given("system-prompt")) {
+    options.clear("system-prompt");
+    note(printable(typed.given("model") ? typed.text("model") : name) +
+         ": without its system prompt, which a completion does not have");
+  }
   RunArgs args = read_args(options);
   args.model_name = name;
   check_model_file("-m", options.text("model"));  // before reading a prompt
@@ -440,7 +450,13 @@ int run_with(const Options& options, const Options& typed, const std::string& na
     given->origin = SettingOrigin::model;
     if (saved) given.reset();
   }
-  ChatView view = {.verbose = args.verbose, .wrap = args.wrap};
+  if (typed.from_environment("seed")) args.seed_origin = SettingOrigin::environment;
+  if (!typed.given("seed") && options.given("seed") && !saved) {
+    args.seed_origin = SettingOrigin::model;
+  }
+  ChatView view = {.verbose = args.verbose,
+                   .wrap = args.wrap,
+                   .own_seed = args.seed && args.seed_origin != SettingOrigin::chat};
   const auto open = [&] {
     return set_up_model(
         options,

@@ -162,7 +162,7 @@ std::vector<Option> chat_options() {
        .spellings = "-sys",
        .kind = Kind::text,
        .value_name = "TEXT",
-       .help = "chat with this system prompt"},
+       .help = "system prompt of the question or the chat"},
       {.name = "system-prompt-file",
        .spellings = "-sysf",
        .kind = Kind::text,
@@ -290,20 +290,27 @@ void read_text(const Options& options, RunArgs& args) {
   args.verbose = options.flag("verbose");
 }
 
-// -st and -sys only make sense in a chat, so they select chat mode; receipts, kept prompts and many
-// prompts are of completions.
+// The flag that makes sense in a chat alone, so that it selects chat mode; empty if there is none.
+std::string_view chat_flag(const Options& options) {
+  if (options.flag("single-turn")) return "-st";
+  if (options.given("system-prompt")) return "-sys";
+  if (options.given("system-prompt-file")) return "-sysf";
+  return options.given("chat") ? "--chat" : "";
+}
+
+bool takes_many(const Options& options) {
+  return options.text("output") == "jsonl" || options.integer("parallel") > 1;
+}
+
 Mode read_mode(const Options& options) {
-  const bool completes = options.given("receipt") || options.given("prompt-cache");
-  const bool system = options.given("system-prompt") || options.given("system-prompt-file");
-  const bool chat_words = options.flag("single-turn") || options.given("chat") || system;
+  const std::string_view chats = chat_flag(options);
   if (!options.has("conversation")) {
-    return chat_words ? Mode::chat : completes ? Mode::completion : Mode::automatic;
+    return !chats.empty()           ? Mode::chat
+           : is_completion(options) ? Mode::completion
+                                    : Mode::automatic;
   }
   const bool chat = options.flag("conversation");
-  require(chat || !chat_words, "--raw (-no-cnv) and ",
-          options.flag("single-turn") ? "-st"
-          : system                    ? "-sys"
-                                      : "--chat",
+  require(chat || chats.empty(), "--raw (-no-cnv) and ", chats,
           " contradict each other: leave one out");
   return chat ? Mode::chat : Mode::completion;
 }
@@ -324,6 +331,7 @@ ToolSpec run_tool_spec() {
                 "MODEL --raw \"Once upon a time\"       (completes)",
                 "-m model.leq -f prompt.txt -n 200"};
   spec.advice = std::string(kModelNames);
+  spec.statuses = "2 if -n or -c cut a reply before the end that its grammar or schema demands";
   add_options(spec, model_options());
   for (Option& option : spec.options) {
     if (option.name == "ctx-size") option.spellings += " --num-ctx";  // one sequence has all of it
@@ -338,6 +346,11 @@ ToolSpec run_tool_spec() {
   add_options(spec, sampling_options());
   add_options(spec, in_group("Sampling", list_options()));
   return spec;
+}
+
+bool is_completion(const Options& options) {
+  if (options.has("conversation")) return !options.flag("conversation");
+  return options.given("receipt") || options.given("prompt-cache") || takes_many(options);
 }
 
 RunArgs read_args(const Options& options) {
@@ -362,7 +375,7 @@ RunArgs read_args(const Options& options) {
   args.wrap = options.flag("wordwrap");
   args.context = options.integer("ctx-size");
   args.jsonl = options.text("output") == "jsonl";
-  args.many = args.jsonl || options.integer("parallel") > 1;
+  args.many = takes_many(options);
   args.max_draft_tokens = options.integer("draft-max");
   const std::string& speculate = options.text("speculate");
   args.speculate = speculates(options);
@@ -376,8 +389,9 @@ RunArgs read_args(const Options& options) {
           ": is for many prompts at once, one in each line of -f FILE (- for standard input)");
   require(!args.many || !args.prompt,
           "-np and -o jsonl read prompts from -f FILE: leave out the other one");
-  require(!args.many || args.mode != Mode::chat,
-          "-np and -cnv contradict each other: leave one out");
+  const std::string_view chats = chat_flag(options);
+  require(!args.many || args.mode != Mode::chat, options.given("parallel") ? "-np" : "-o jsonl",
+          " and ", chats.empty() ? "-cnv" : chats, " contradict each other: leave one out");
   if (options.given("prompt-cache")) {
     args.prompt_cache = {options.text("prompt-cache"), options.flag("prompt-cache-all"),
                          options.flag("prompt-cache-ro")};

@@ -67,6 +67,7 @@ struct RunArgs {
   std::vector<LogitBias> logit_bias;
   std::optional<std::vector<std::string>> dry_breakers;
   std::optional<std::uint64_t> seed;
+  SettingOrigin seed_origin = SettingOrigin::flag;
   std::int64_t context = 0;  // -c
 };
 
@@ -74,6 +75,9 @@ struct RunArgs {
 std::shared_ptr<const Grammar> json_grammar();
 
 ToolSpec run_tool_spec();
+
+// Whether the options ask for completions: receipts, kept prompts and many prompts are of them.
+bool is_completion(const Options& options);
 
 // Throws Error if values contradict each other.
 RunArgs read_args(const Options& options);

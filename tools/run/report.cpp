@@ -88,6 +88,10 @@ std::string draft_error_line(const Error& error) {
          with_flags(error.marked());
 }
 
+std::string context_advice(const Generator& generator) {
+  return generator.context() < generator.longest_context() ? "; a larger -c holds more" : "";
+}
+
 void RunTotals::add(const FinishedReply& reply) {
   last_ = reply;
   fed_ += reply.fed_tokens;

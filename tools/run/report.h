@@ -33,6 +33,9 @@ std::vector<std::string> draft_lines(const EngineCounts& counts);
 // Returns the message about a draft model that failed.
 std::string draft_error_line(const Error& error);
 
+// Returns "; a larger -c holds more" unless the model can have no longer context.
+std::string context_advice(const Generator& generator);
+
 // Accumulates the speeds of all replies of a run.
 class RunTotals {
  public:

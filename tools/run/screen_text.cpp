@@ -58,6 +58,10 @@ std::size_t terminal_columns() {
 }
 
 std::string ScreenText::feed(std::string_view text) {
+  if (continues_) {  // a blank between two words would be taken for an indentation
+    text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+    continues_ = text.empty();
+  }
   input_ += text;
   while (!input_.empty() && take(false)) {
   }
@@ -70,8 +74,10 @@ std::string ScreenText::finish() {
   std::string rest = std::exchange(out_, {});
   if (!style_.empty()) rest += kPlain;
   const std::size_t columns = columns_;
+  const bool within_line = column_ > 0;
   *this = ScreenText(options_);
   columns_ = columns;
+  continues_ = within_line;
   return rest;
 }
 

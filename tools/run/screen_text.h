@@ -31,7 +31,8 @@ class ScreenText {
   void set_wrap(bool on) { options_.wrap = on; }
   // Returns what can be shown. The last word is kept until it is complete.
   std::string feed(std::string_view text);
-  // Returns the rest and resets the styles and the line.
+  // Returns the rest and resets the styles and the line. If it ends within a line, later text
+  // begins a line of its own, without the blank before it.
   std::string finish();
 
  private:
@@ -62,6 +63,7 @@ class ScreenText {
   bool in_code_block_ = false;
   bool at_line_start_ = true;
   bool first_word_ = true;
+  bool continues_ = false;  // the text before finish() ended within a line
   bool bold_ = false;
   std::size_t code_marks_ = 0;  // backticks that opened the code, 0: none
   bool thinking_ = false;
