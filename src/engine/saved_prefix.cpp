@@ -147,20 +147,6 @@ PrefixReader::PrefixReader(std::span<const std::byte> bytes, std::string_view so
   }
 }
 
-namespace {
-
-// Without the hash of what differs between the layers, which says nothing to a reader.
-std::string shown_layout(const std::string& layout) {
-  constexpr std::string_view kHash = ", types of layers ";
-  const std::size_t at = layout.find(kHash);
-  if (at == std::string::npos) return layout;
-  const std::size_t end = layout.find(',', at + kHash.size());
-  return layout.substr(0, at) + ", own types or key means of layers" +
-         (end == std::string::npos ? "" : layout.substr(end));
-}
-
-}  // namespace
-
 std::string PrefixReader::reason_against(const PrefixOwner& owner) const {
   if (is_old_) return "it was written by an older version of leq";
   if (owner_.model != owner.model) return "it was written with another model";
@@ -168,8 +154,7 @@ std::string PrefixReader::reason_against(const PrefixOwner& owner) const {
   const bool by_context = (owner_.layout + owner.layout).find(" for context ") != std::string::npos;
   return "its keys and values are of another device, number of ranks or KV type" +
          std::string(by_context ? ", or of another context" : "") + " (" +
-         printable(shown_layout(owner_.layout), kMaxLayoutBytes) +
-         "; this run: " + shown_layout(owner.layout) + ")";
+         printable(owner_.layout, kMaxLayoutBytes) + "; this run: " + owner.layout + ")";
 }
 
 SavedPrefix PrefixReader::read(std::size_t index) const {
