@@ -284,7 +284,11 @@ void KvCache::load(std::int32_t sequence, std::span<const std::byte> bytes,
           " positions, the context holds ", shape().positions, "; raise ", Setting{"context"});
   const KvResidual& residual = pages_.residual();
   const std::int64_t open = residual.closed_for(length);
-  const bool enough = residual.copies() ? copies_from <= open || open >= length : copies_from == 0;
+  // Copies begin where the next query reads them, or up to a page earlier, as saved_copies_from
+  // says.
+  const bool enough = residual.copies() ? (copies_from <= open || open >= length) &&
+                                              copies_from / kPageTokens + 1 >= open / kPageTokens
+                                        : copies_from == 0;
   require(copies_from % kPageTokens == 0 && enough && copies_from <= length + kPageTokens, source,
           ": f16 copies from position ", copies_from, " on, of ", length, "; the file is damaged");
   const std::int64_t first_frame = header.frames_from / kPageTokens;

@@ -102,6 +102,8 @@ WeightView read_view(const Json& entry, const Shape& shape, const std::string& w
           " weights span several scales of inputs with act ", act_text);
   view.rows = shape.size() == 2 ? shape[0] : 1;
   view.columns = shape.back();
+  require(view.columns <= view.scheme.max_columns(), where, ": ", view.columns, " columns, a ",
+          scheme_name(view.scheme), " weight has at most ", view.scheme.max_columns());
   const bool grouped = view.scheme.scaling == Scaling::group;
   require(grouped || !entry.contains("scale_mul"), where,
           ": \"scale_mul\" belongs to schemes with groups, found ", scheme_name(view.scheme));
@@ -469,12 +471,17 @@ void LeqReader::verify(const std::function<void(std::uint64_t, std::uint64_t)>& 
     PackedWeight stored;
     if (state_->only_padded(tensor)) stored = without_padding(tensor.view);
     for (const StoredPlane& plane : tensor.planes) {
-      check("tensor " + printable(tensor.name) + ", plane " + plane.name, plane.offset,
-            !state_->only_padded(tensor) ? bytes(plane)
-            : plane.name == "codes"      ? stored.codes
-            : plane.name == "scales"     ? stored.scales
-                                         : stored.zeros,
-            plane.xxh3);
+      const std::string what = "tensor " + printable(tensor.name) + ", plane " + plane.name;
+      const std::span<const std::byte> content = !state_->only_padded(tensor) ? bytes(plane)
+                                                 : plane.name == "codes"      ? stored.codes
+                                                 : plane.name == "scales"     ? stored.scales
+                                                                              : stored.zeros;
+      check(what, plane.offset, content, plane.xxh3);
+      if (plane.name != "zeros" || content.empty()) continue;
+      const int most = std::min(1 << tensor.view.scheme.bits, 255);
+      const int found = std::to_integer<int>(*std::ranges::max_element(content));
+      require(found <= most, state_->name, ": ", what, ": a zero point of ", found, ", at most ",
+              most, " for codes of ", tensor.view.scheme.bits, " bits");
     }
   }
   for (const StoredBlob& blob : state_->index.blobs) {

@@ -54,6 +54,9 @@ void LeqWriter::add_planes(const std::string& name, const Shape& shape, const Pa
       shape.size() == 1 ? Shape{weight.columns} : Shape{weight.rows, weight.columns};
   ensure(shape == expected && (shape.size() == 2 || weight.rows == 1), where, ": shape ",
          shape_text(shape), ", but the weight is ", weight.rows, " x ", weight.columns);
+  require(weight.columns <= weight.scheme.max_columns(), where, ": ", weight.columns,
+          " columns, a weight of type ", scheme_name(weight.scheme), " has at most ",
+          weight.scheme.max_columns());
   require(std::isfinite(facts.error), where, ": the quantization error is not finite");
   const bool fixed = has_stored_scale(weight.act);
   ensure(!fixed || (facts.act_scale >= kSmallestActScale && facts.act_scale <= kLargestActScale),

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -64,6 +65,12 @@ struct QuantScheme {
   // Whether codes are unsigned numbers minus a zero point (2^(bits-1) for int). The inputs of such
   // weights are signed codes with sums of codes.
   bool is_offset() const { return takes_codes() && (kind != CodeKind::int_ || bits < 8); }
+  // The most columns of a weight: the exact sum of a row's products, up to 127 times a code, stays
+  // within 32 bits, and kernels have memory for sums of inputs.
+  std::int64_t max_columns() const {
+    const bool bytes = kind == CodeKind::uint_ && bits == 8 && scaling == Scaling::row;
+    return is_float() ? std::numeric_limits<std::int64_t>::max() : bytes ? 1 << 16 : 1 << 17;
+  }
   // 2^(bits-1) if stored codes are biased by that number, otherwise 0.
   int bias() const { return kind == CodeKind::int_ && bits < 8 ? 1 << (bits - 1) : 0; }
   bool operator==(const QuantScheme&) const = default;

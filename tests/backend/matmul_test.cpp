@@ -151,6 +151,29 @@ TEST(IntMatmul, IsExactForLongRows) {
   }
 }
 
+// Few tokens after many: memory between pieces of a row has the numbers of the product before.
+TEST(IntMatmul, IsExactForFewTokensOfLongRowsAfterMany) {
+  constexpr std::int64_t kColumns = 1100, kMany = 30;
+  Random random(31);
+  for (const std::string scheme :
+       {"int8", "int8-g128", "int4-g32", "int3-g64", "int2-g128", "uint8", "uint8-g32",
+        "uint3-g128", "mxfp4", "iq4_nl", "nvfp4"}) {
+    for (const ActKind act : acts_of(scheme)) {
+      const TestLinear test(scheme, act, {70}, kColumns, true, random);
+      const TestInputs many(act, kMany, kColumns, random);
+      for (const Isa isa : supported_isas()) {
+        const auto backend = make_cpu_backend({.threads = 2, .isa = isa});
+        for (std::int64_t tokens = 1; tokens <= 13; ++tokens) {
+          (void)run(*backend, test.linear, many, kMany);
+          const TestInputs x(act, tokens, kColumns, random);
+          EXPECT_EQ(first_difference(test.products(x), run(*backend, test.linear, x, tokens)), -1)
+              << scheme << " act " << act_name(act) << " on " << isa_name(isa) << ", " << tokens;
+        }
+      }
+    }
+  }
+}
+
 // AMX processes rows of up to 1,024 columns as a whole for each strip of 64 tokens, and longer rows
 // piece by piece for all tokens. Both lengths are tested with many tokens; two threads split so few
 // outputs into blocks of 68 tokens.

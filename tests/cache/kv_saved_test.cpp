@@ -10,6 +10,7 @@
 #include "base/half.h"
 #include "base/random.h"
 #include "cache/kv_cache.h"
+#include "errors.h"
 #include "kv_numbers.h"
 
 namespace leq {
@@ -283,6 +284,20 @@ TEST(KvSaved, RefusesEveryNumberThatIsNotFinite) {
       EXPECT_NO_THROW(cache.load(0, other, "test"));
     }
   }
+}
+
+// More f16 copies than a sequence has would be given to the loaded one until none is left.
+TEST(KvSaved, RefusesCopiesOfPositionsThatNoQueryReads) {
+  const auto backend = make_cpu_backend({1, Isa::portable});
+  KvCache cache(backend->memory(), backend->layout(),
+                {1, 1, 64, KvType::simq4, KvType::simq4, 4096, 1});
+  feed(*backend, cache, 0, 2048, 1);
+  auto saved = cache.save(0);
+  cache.load(0, saved, "test");
+  constexpr std::size_t kCopiesFrom = 24;  // in the header
+  std::memset(saved.data() + kCopiesFrom, 0, 4);
+  test::expect_error([&] { cache.load(0, saved, "test"); }, {"test: f16 copies from position 0"});
+  EXPECT_EQ(cache.length(0), 2048);
 }
 
 TEST(KvSaved, RefusesEveryTruncatedPrefixAndForeignShapes) {

@@ -191,6 +191,45 @@ TEST(LeqReader, VerifyFindsEveryFlippedByteOfAPlaneAndNamesIt) {
   }
 }
 
+// Differences of codes and zero points have eight bits in some kernels.
+TEST(LeqReader, VerifyRefusesZeroPointsFarBeyondTheCodes) {
+  const test::TemporaryFolder folder;
+  const auto path = folder.path() / "m.leq";
+  for (const int zero : {15, 16, 17, 200}) {
+    const std::vector<float> values(40, 1.0f);
+    PackedWeight weight = pack_weight(values, 2, 20, *parse_scheme("uint4-g32"), ActKind::row, "w");
+    weight.zeros[0] = static_cast<std::byte>(zero);
+    LeqWriter writer(path);
+    writer.add_tensor("w", {2, 20}, weight, {.method = "zeropoint", .error = 1e-5});
+    writer.finish({{"config", {{"layers", 2}}}});
+    const std::string message = test::error_of([&] {
+      LeqReader(test::read_bytes(path), "m.leq").verify([](std::uint64_t, std::uint64_t) {});
+    });
+    if (zero <= 16) {
+      EXPECT_EQ(message, "");
+    } else {
+      EXPECT_NE(
+          message.find("m.leq: tensor w, plane zeros: a zero point of " + std::to_string(zero)),
+          std::string::npos)
+          << message;
+    }
+  }
+}
+
+// A row's products are summed in 32 bits.
+TEST(LeqReader, RefusesRowsThatAreTooLongForExactSums) {
+  const auto opened = [](const char* scheme, std::int64_t columns) {
+    const Bytes whole = file_of_scheme(scheme, ActKind::row);
+    return error_after(whole, [&](json& f) { f["tensors"]["w"]["shape"] = {2, columns}; });
+  };
+  for (const char* scheme : {"int8", "uint4-g32", "q6_k"}) {
+    EXPECT_NE(opened(scheme, 131073).find("has at most 131072"), std::string::npos) << scheme;
+    EXPECT_EQ(opened(scheme, 131072).find("has at most"), std::string::npos) << scheme;
+  }
+  EXPECT_NE(opened("uint8", 65537).find("has at most 65536"), std::string::npos);
+  EXPECT_EQ(opened("uint8", 65536).find("has at most"), std::string::npos);
+}
+
 // One f32 vector of 4 numbers, one int8 row weight [2][3] (padded to 64 x 128), and one blob.
 json good_json() {
   const std::string any(16, '0');

@@ -258,13 +258,14 @@ void k_tile_kernel(const IntPanel& panel, const Tile<Products>& tile) {
 // block unpacks codes once instead of twice.
 constexpr std::int64_t kFewestOf8Bits = 5, kFewestOfFewerBits = 4;
 
-// The kernel for a tile of `tokens` tokens. The fewest are those of a block of one tile, or half of
-// one token more than a tile has.
+// The kernel for a tile of `tokens` tokens. The fewest are those of a block of one tile, also of
+// codes below 8 bits with a tile for 8 bits, or half of one token more than a tile has.
 template <class Products>
 using KTileKernel = void (*)(const IntPanel&, const Tile<Products>&);
 template <class Products>
 constexpr int kFewestOfTile =
-    Products::kTokens / 2 < kFewestOf8Bits ? Products::kTokens / 2 : kFewestOf8Bits;
+    Products::kTokens / 2 < kFewestOfFewerBits ? Products::kTokens / 2 : kFewestOfFewerBits;
+static_assert(kFewestOfFewerBits <= kFewestOf8Bits);
 template <class Products, Start kStart, Codes kCodes, int M = kFewestOfTile<Products>>
 KTileKernel<Products> tile_of(std::int64_t tokens) {
   if constexpr (M < Products::kTokens) {
