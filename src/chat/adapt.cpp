@@ -165,6 +165,7 @@ class Adapter {
 
   AdaptedChat adapt() {
     read_parts();
+    drop_no_calls();
     say_orphans();
     if (!takes_.developer && any([](JsonNode m) { return has_role(m, "developer"); })) {
       for (Json& message : list()) {
@@ -219,6 +220,14 @@ class Adapter {
       list()[i]["content"] = std::move(text);
     }
     if (!types.empty()) note(unread_note(types));
+  }
+
+  // Many templates take an empty or absent list of calls, as clients send back, for a call.
+  void drop_no_calls() {
+    for (std::size_t i = 0; i < messages_.size(); ++i) {
+      const JsonNode calls = messages_[i].find("tool_calls");
+      if (calls && calls.size() == 0) list()[i].erase("tool_calls");
+    }
   }
 
   static void say_result(Json& message) {

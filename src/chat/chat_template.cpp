@@ -14,7 +14,7 @@ namespace leq {
 // A compiled template. Its rendering always terminates, with a text or an Error, within bounded
 // steps, memory and depth, whatever the template and the conversation (docs/chat-templates.md).
 struct JinjaTemplate {
-  std::string source;
+  std::string source, text;
   jinja::Syntax syntax;
   // Whether the template reads reasoning from blocks of a content (Ministral 3).
   bool reads_reasoning_blocks = false;
@@ -501,7 +501,7 @@ std::shared_ptr<const JinjaTemplate> compiled(std::string_view text, std::string
   require(text.size() <= kMaxTemplateBytes, source, ": a chat template of ", text.size(),
           " bytes, at most ", kMaxTemplateBytes, " are accepted");
   return std::make_shared<const JinjaTemplate>(
-      JinjaTemplate{std::string(source), jinja::parse(text, source),
+      JinjaTemplate{std::string(source), std::string(text), jinja::parse(text, source),
                     text.find("['thinking']") != std::string_view::npos,
                     text.find("message.thinking") != std::string_view::npos});
 }
@@ -656,6 +656,21 @@ std::vector<std::string_view> ChatTemplate::names() {
 
 std::string_view ChatTemplate::name() const {
   return format_ != nullptr ? format_->name : "the model's own";
+}
+
+bool ChatTemplate::names_role(std::string_view role) const {
+  if (role.empty()) return false;
+  const std::string_view text = jinja_->text;
+  for (const char quote : {'\'', '"'}) {
+    const std::string quoted = quote + std::string(role) + quote;
+    for (std::size_t at = text.find(quoted); at < text.size(); at = text.find(quoted, at + 1)) {
+      // tool['function'] names a member.
+      const bool is_member =
+          text.substr(0, at).ends_with('[') && text.substr(at + quoted.size()).starts_with(']');
+      if (!is_member) return true;
+    }
+  }
+  return false;
 }
 
 std::vector<TextPart> ChatTemplate::render(std::span<const ChatMessage> messages,

@@ -52,6 +52,9 @@ class ChatTemplate {
 
   std::string_view name() const;  // "the model's own" for a Jinja template
 
+  // Whether the template itself has this role, judging by a quoted text of it.
+  bool names_role(std::string_view role) const;
+
   // Renders the whole conversation. Special tokens may be recognized only in the template's own
   // parts. Throws Error if the conversation is empty or the template refuses it.
   std::vector<TextPart> render(std::span<const ChatMessage> messages,

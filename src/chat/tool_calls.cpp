@@ -257,6 +257,10 @@ ReplyPiece ReplyReader::finish() {
     out_.content += std::exchange(space_, {});
   }
   held_.clear();
+  if (style_.calls_only) {
+    out_.content.clear();
+    for (ToolCallPiece& call : out_.calls) call.after = 0;
+  }
   return std::exchange(out_, {});
 }
 
@@ -694,7 +698,8 @@ bool ReplyReader::read_tail() {
                                                                      {kGemmaCallEnd},
                                                                      {}}};
   for (const std::string_view end : kEnds[static_cast<std::size_t>(style_.tools)]) {
-    if (waits_for(end)) return false;
+    // Where the reply is cut off here, the rest of the call is no content.
+    if (held_.size() < end.size() && end.starts_with(held_)) return false;
     if (skip(end)) return true;
   }
   place_ = Place::between;

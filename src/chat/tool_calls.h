@@ -60,6 +60,7 @@ struct ReplyStyle {
   // The marks around reasoning; empty: none.
   std::string think_begin, think_end;
   bool calls_end_reasoning = true;  // a call in reasoning that was not ended ends it
+  bool calls_only = false;          // a grammar forces calls: what is cut off is no content
   // The reply is messages, each with a header that names its channel and its recipient (harmony).
   bool channels = false;
 };
@@ -118,7 +119,7 @@ class ReplyReader {
 
   ReplyPiece push(std::string_view text);
   // Returns the withheld text. A call that was cut off is a call if its name is known, and nothing
-  // otherwise; an invalid call is content.
+  // otherwise; an invalid call is content. With calls_only no withheld text is content.
   ReplyPiece finish();
 
   std::size_t calls() const { return calls_; }  // number of calls begun so far

@@ -179,16 +179,16 @@ SamplingChoice choose_sampling(const GivenSampling& given, const PerParameter<do
   return choice;
 }
 
+Json parameter_json(const SamplingSettings& settings, const SamplingParameter& parameter) {
+  const double value = parameter_value(settings, parameter);
+  if (parameter.is_whole()) return static_cast<std::int64_t>(value);
+  return *parse_double(number_text(value));
+}
+
 Json sampling_to_json(const SamplingSettings& s) {
   Json json = {{"seed", s.seed}, {"penalties_when_greedy", s.penalties_when_greedy}};
   for (const SamplingParameter& parameter : kSamplingParameters) {
-    Json& entry = json[std::string(parameter_key(parameter))];
-    const double value = parameter_value(s, parameter);
-    if (parameter.is_whole()) {
-      entry = static_cast<std::int64_t>(value);
-    } else {
-      entry = *parse_double(number_text(value));  // the shortest: 0.8, not 0.800000011920929
-    }
+    json[std::string(parameter_key(parameter))] = parameter_json(s, parameter);
   }
   Json& biases = json["logit_bias"] = Json::array();
   for (const LogitBias& bias : s.logit_bias) biases.push_back(logit_bias_text(bias));

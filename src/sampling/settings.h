@@ -343,6 +343,10 @@ SamplingChoice choose_sampling(const GivenSampling& given, const PerParameter<do
 // The shortest text that reads back as the same number, independent of the locale.
 std::string number_text(double value);
 
+// A setting's value: a whole number, or the shortest that reads back as the same float, such as
+// 0.8.
+Json parameter_json(const SamplingSettings& settings, const SamplingParameter& parameter);
+
 // Sampling settings as JSON with one member for each setting, as in saved chats and receipts.
 
 Json sampling_to_json(const SamplingSettings& settings);

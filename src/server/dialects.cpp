@@ -118,16 +118,20 @@ ForeignChat foreign_chat(CallStyle style, JsonNode body) {
   return {};
 }
 
-ChatBuilder::ChatBuilder(JsonNode body) : body_(body) {
-  require(body.is_object(), ErrorKind::bad_input, "the request body: expected a JSON object");
-  refuse_members(body);
-  (void)whole_field(body, "n", 1, 1);
+void note_logprobs(JsonNode body, ForeignChat& chat) {
   for (const std::string_view name : {"logprobs", "top_logprobs"}) {
     const JsonNode found = given_field(body, name);
     const bool is_off =
         (found.is_boolean() && !found.boolean()) || (found.is_number() && found.number() == 0);
-    if (found && !is_off) chat_.note(std::string(name) + ": is ignored by this API");
+    if (found && !is_off) chat.note(std::string(name) + ": is ignored by this API");
   }
+}
+
+ChatBuilder::ChatBuilder(JsonNode body) : body_(body) {
+  require(body.is_object(), ErrorKind::bad_input, "the request body: expected a JSON object");
+  refuse_members(body);
+  (void)whole_field(body, "n", 1, 1);
+  note_logprobs(body, chat_);
   copy_sampling(body, chat_.body);
 }
 
@@ -328,6 +332,14 @@ std::string ItemWriter::more(const Choice& choice, const ChoicePiece& piece) {
   }
   say_up_to(piece.content.size());
   return events;
+}
+
+void add_warning_header(HttpReply& reply, const std::vector<std::string>& notes) {
+  constexpr std::size_t kMaxBytes = 1000;
+  std::string text, line;
+  for (const std::string& note : notes) text += (text.empty() ? "" : "; ") + note;
+  for (const char c : text.substr(0, kMaxBytes)) line += c >= ' ' && c < 0x7f ? c : '?';
+  if (!notes.empty()) reply.headers.emplace_back("X-Leq-Warnings", line);
 }
 
 std::string sent_event(std::string_view json) { return "data: " + std::string(json) + "\n\n"; }

@@ -47,6 +47,9 @@ ForeignChat chat_of_ollama_generate(JsonNode body);
 // The request as a chat of functions; its body is null if the request is one.
 ForeignChat foreign_chat(CallStyle style, JsonNode body);
 
+// Notes that no log probabilities are written, if the request wants some.
+void note_logprobs(JsonNode body, ForeignChat& chat);
+
 // Builds the body of a chat request. Adjacent reasoning, texts and calls of the assistant are
 // merged into one message, as are adjacent texts of the user, and the system texts at the
 // beginning: many templates reject two successive messages of one role.
@@ -203,6 +206,8 @@ std::unique_ptr<ReplyWriter> ollama_writer(const GenerationCall& call, const Api
 
 // The name that the model is shown for a tool of a namespace.
 std::string shown_name(std::string_view space, std::string_view name);
+// Adds the notes as the header X-Leq-Warnings, in one line of ASCII, if there are any.
+void add_warning_header(HttpReply& reply, const std::vector<std::string>& notes);
 // A server-sent event with its data, and with "event: NAME" unless the name is empty.
 std::string sent_event(std::string_view name, std::string_view json);
 std::string sent_event(std::string_view json);

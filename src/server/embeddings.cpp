@@ -86,12 +86,17 @@ std::vector<Token> answer_tokens(const Tokenizer& tokenizer) {
 Pooling ModelApi::pooling() const { return model_.embedding.pooling.value_or(Pooling::mean); }
 
 void ModelApi::send_with_warning(HttpExchange& exchange, Json answer) const {
+  std::vector<std::string> notes;
   if (!model_.embedding.pooling) {
-    answer["warnings"] =
-        Json::array({"the model's file does not say how its embeddings are pooled: mean is used, "
-                     "which is wrong for many models; the server's option pooling sets it"});
+    notes.emplace_back(
+        "the model's file does not say how its embeddings are pooled: mean is used, which is wrong "
+        "for many models; the server's option pooling sets it");
+    if (answer.is_object()) answer["warnings"] = Json(notes);
   }
-  send_json(exchange, answer);
+  HttpReply reply;
+  add_warning_header(reply, notes);
+  reply.body = answer.dump_any();
+  exchange.reply(reply);
 }
 
 std::vector<float> ModelApi::values_of(EmbeddedText text, std::string_view member) const {
@@ -184,7 +189,7 @@ void ModelApi::native_embeddings(HttpExchange& exchange, JsonNode body) const {
     Json embedding = numbers_json(numbers, all->dimensions, pooling() == Pooling::none);
     list.push_back({{"index", list.size()}, {"embedding", Json::array({std::move(embedding)})}});
   }
-  send_json(exchange, list);
+  send_with_warning(exchange, std::move(list));
 }
 
 // Ollama's /api/embed takes "input", a text or a list, and its older /api/embeddings one "prompt".
@@ -196,7 +201,7 @@ void ModelApi::ollama_embed(HttpExchange& exchange, JsonNode body) const {
   for (const std::vector<float>& numbers : all->rows) {
     rows.push_back(numbers_json(numbers, all->dimensions, pooling() == Pooling::none));
   }
-  if (is_old) return send_json(exchange, Json::object({{"embedding", rows[0]}}));
+  if (is_old) return send_with_warning(exchange, Json::object({{"embedding", rows[0]}}));
   Json answer = {
       {"model", model_.name}, {"embeddings", std::move(rows)}, {"prompt_eval_count", all->tokens}};
   send_with_warning(exchange, std::move(answer));

@@ -21,17 +21,6 @@ std::uint64_t random_bits() {
   return std::uint64_t{device()} << 32 | device();
 }
 
-constexpr std::size_t kMaxWarningBytes = 1000;
-
-// The notes as a header value, in one line of ASCII.
-std::string warning_header(const std::vector<std::string>& notes) {
-  std::string text;
-  for (const std::string& note : notes) text += (text.empty() ? "" : "; ") + note;
-  std::string line;
-  for (const char c : text.substr(0, kMaxWarningBytes)) line += c >= ' ' && c < 0x7f ? c : '?';
-  return line;
-}
-
 std::unique_ptr<ReplyWriter> writer_of(const GenerationCall& call, const ApiModel& model) {
   switch (call.style) {
     case CallStyle::responses:
@@ -145,8 +134,7 @@ class Generation {
 
   HttpReply head() const {
     HttpReply head;
-    if (!call_.notes.empty())
-      head.headers.emplace_back("X-Leq-Warnings", warning_header(call_.notes));
+    add_warning_header(head, call_.notes);
     return head;
   }
 

@@ -46,10 +46,9 @@ std::string architecture_text(std::string_view family) {
 }
 
 // "134.5M", "6.7B".
-std::string parameters_text(std::uint64_t count) {
-  const bool billions = count >= 1'000'000'000;
-  const std::uint64_t tenths = count / (billions ? 100'000'000 : 100'000);
-  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + (billions ? "B" : "M");
+std::string parameters_text(std::int64_t count) {
+  const double millions = static_cast<double>(count) / 1e6;
+  return millions < 1000 ? fixed(millions, 1) + "M" : fixed(millions / 1e3, 1) + "B";
 }
 
 }  // namespace
@@ -105,7 +104,7 @@ std::vector<Json> ModelApi::slots() const {
 void ModelApi::props(HttpExchange& exchange, JsonNode) const {
   Json sampling = Json::object();
   for (const SamplingParameter& parameter : kSamplingParameters) {
-    sampling[parameter.name] = parameter_value(model_.sampling, parameter);
+    sampling[parameter.name] = parameter_json(model_.sampling, parameter);
   }
   sampling["n_predict"] = model_.stop.max_tokens;
   const Tokenizer& tokenizer = model_.tokenizer;
@@ -211,7 +210,7 @@ void ModelApi::ollama_show(HttpExchange& exchange, JsonNode) const {
 
 void ModelApi::slot_action(HttpExchange& exchange, JsonNode body) const {
   if (!hosted_.slot_files()) {
-    throw ApiError(501, "slots are saved nowhere: start the server with a folder for them",
+    throw ApiError(501, "slots are saved nowhere: start the server with --slot-save-path DIR",
                    "not_supported");
   }
   const HttpRequest& request = exchange.request();

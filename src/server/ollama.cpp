@@ -45,12 +45,13 @@ void read_settings(JsonNode body, ForeignChat& chat) {
       chat.body["reasoning_effort"] = think.value();
     }
   }
+  note_logprobs(body, chat);
   const JsonNode stream = given_field(body, "stream");
   chat.body["stream"] = !stream || flag_field(body, "stream");
 }
 
-// Messages are those of a chat, except that calls have no ids and their arguments are objects:
-// results answer calls by name and order.
+// Messages are those of a chat, except that calls need no ids and their arguments are objects:
+// results answer calls by id, or by name and order.
 class MessageReader {
  public:
   MessageReader(JsonNode body, ForeignChat& chat) : chat_(chat) {
@@ -76,7 +77,8 @@ class MessageReader {
     const JsonNode calls = given_field(message, "tool_calls");
     if (calls && calls.size() > 0) read["tool_calls"] = calls_of(calls);
     if (role == "tool") {
-      read["tool_call_id"] = answered(text_field(message, "tool_name").value_or(""));
+      read["tool_call_id"] = answered(text_field(message, "tool_call_id").value_or(""),
+                                      text_field(message, "tool_name").value_or(""));
     }
     messages_.push_back(std::move(read));
   }
@@ -84,12 +86,14 @@ class MessageReader {
   Json calls_of(JsonNode calls) {
     open_.clear();
     of_name_.clear();
+    of_id_.clear();
     Json list = Json::array();
     for (const JsonNode call : calls) {
       const JsonNode function = object_field(call, "function");
       const std::string name = text_field(function, "name").value_or("");
       open_[++count_] = name;
       of_name_.emplace(name, count_);
+      if (const auto id = text_field(call, "id"); id && !id->empty()) of_id_[*id] = count_;
       const JsonNode arguments = given_field(function, "arguments");
       list.push_back(
           {{"id", id_of(count_)},
@@ -105,13 +109,15 @@ class MessageReader {
     return "c" + std::string(8 - std::min<std::size_t>(8, digits.size()), '0') + digits;
   }
 
-  // The id of the first call without an answer that has this name, else of the first of any name;
-  // that of number 0 if there is none.
-  std::string answered(const std::string& name) {
+  // The id of the call without an answer that has this id in the request, else of the first that
+  // has this name, else of the first of any name; that of number 0 if there is none.
+  std::string answered(const std::string& id, const std::string& name) {
     if (open_.empty()) return id_of(0);
     const auto named = of_name_.lower_bound({name, 0});
     const bool is_named = named != of_name_.end() && named->first == name;
-    const std::size_t number = is_named ? named->second : open_.begin()->first;
+    std::size_t number = is_named ? named->second : open_.begin()->first;
+    const auto same = of_id_.find(id);
+    if (same != of_id_.end() && open_.contains(same->second)) number = same->second;
     of_name_.erase({open_[number], number});
     open_.erase(number);
     return id_of(number);
@@ -123,6 +129,7 @@ class MessageReader {
   // The calls without an answer: names by number, and all of both.
   std::map<std::size_t, std::string> open_;
   std::set<std::pair<std::string, std::size_t>> of_name_;
+  std::map<std::string, std::size_t> of_id_;
 };
 
 // A JSON object for each piece, in lines; the last has the counts and times.
@@ -216,7 +223,8 @@ ForeignChat chat_of_ollama_generate(JsonNode body) {
   const std::string prompt = text_field(body, "prompt").value_or("");
   for (const std::string_view name : {"suffix", "template", "context"}) {
     if (const JsonNode given = given_field(body, name);
-        given && !(given.is_string() && given.text().empty())) {
+        given && !(given.is_string() && given.text().empty()) &&
+        !(given.is_array() && given.size() == 0)) {
       field_error(name, "is not supported; send a conversation to /api/chat");
     }
   }

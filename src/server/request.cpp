@@ -396,7 +396,8 @@ void set_chat_grammar(JsonNode body, const AnswerFormat& format, const ToolChoic
   call.use = ReplyUse::read;
   call.reading = model.style;
   // Under these grammars a call in reasoning is text: the call or answer comes after it.
-  if (formatted || choice.use == ToolChoice::Use::forced) call.reading.calls_end_reasoning = false;
+  call.reading.calls_only = choice.use == ToolChoice::Use::forced;
+  if (formatted || call.reading.calls_only) call.reading.calls_end_reasoning = false;
   call.with_tools = choice.use != ToolChoice::Use::none;
   if (call.with_tools) call.tools = body.find("tools");
   const JsonNode tools = given_field(body, "tools"),
@@ -534,6 +535,33 @@ bool has_system(JsonNode messages) {
   return false;
 }
 
+// A template without the role would drop its text, or show a role that the model does not know.
+void check_messages(JsonNode messages, const ChatTemplate& chat) {
+  constexpr std::array<std::string_view, 5> kRoles = {"system", "developer", "user", "assistant",
+                                                      "tool"};
+  if (!messages || !messages.is_array()) {
+    field_error("messages", "an array of messages", messages);
+  }
+  if (messages.size() == 0) field_error("messages", "expected at least one message");
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    if (!messages[i].is_object()) field_error("messages", "objects with a role", messages[i]);
+    const std::string place = marked_field("messages") + "[" + std::to_string(i) + "].";
+    if (given_field(messages[i], "function_call")) {
+      throw Error(place + "function_call: is not supported; use tool_calls",
+                  ErrorKind::bad_setting);
+    }
+    const JsonNode role = given_field(messages[i], "role");
+    const bool is_known =
+        role && role.is_string() &&
+        (std::ranges::find(kRoles, role.text()) != kRoles.end() || chat.names_role(role.text()));
+    if (is_known) continue;
+    constexpr std::size_t kShownBytes = 60;
+    const std::string found = role ? printable(role.dump(), kShownBytes) : "nothing";
+    throw Error(place + "role: expected system, developer, user, assistant or tool, found " + found,
+                ErrorKind::bad_setting);
+  }
+}
+
 struct RenderedChat {
   std::vector<TextPart> parts;
   ToolChoice choice;
@@ -547,13 +575,7 @@ RenderedChat rendered(CallStyle style, JsonNode body, const ApiModel& model) {
           "; start the server with ", Setting{"chat_template"}, ", or use /v1/completions");
   ChatRequest request;
   request.messages = given_field(body, "messages");
-  if (!request.messages || !request.messages.is_array()) {
-    field_error("messages", "an array of messages", request.messages);
-  }
-  if (request.messages.size() == 0) field_error("messages", "expected at least one message");
-  for (const JsonNode message : request.messages) {
-    if (!message.is_object()) field_error("messages", "objects with a role", message);
-  }
+  check_messages(request.messages, *model.chat);
   const std::size_t asked = request.messages.size();
   Json with_system;
   if (!model.system.empty() && !has_system(request.messages)) {

@@ -352,11 +352,12 @@ class ResponsesWriter : public ItemWriter {
         {"previous_response_id", nullptr},
         {"reasoning", echoed(asked, "reasoning", {{"effort", nullptr}, {"summary", nullptr}})},
         {"store", false},
-        {"temperature", static_cast<double>(call_.sampling.temperature)},
+        {"temperature",
+         parameter_json(call_.sampling, kSamplingParameters[parameter_index("temperature")])},
         {"text", std::move(text)},
         {"tool_choice", echoed(asked, "tool_choice", "auto")},
         {"tools", echoed(asked, "tools", Json::array())},
-        {"top_p", static_cast<double>(call_.sampling.top_p)},
+        {"top_p", parameter_json(call_.sampling, kSamplingParameters[parameter_index("top_p")])},
         {"truncation", "disabled"},
         {"usage", usage_}};
     add_warnings(json);

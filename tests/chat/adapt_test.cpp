@@ -98,6 +98,20 @@ TEST(AdaptedChat, IsTheClientsOwnWhereTheTemplateTakesIt) {
   EXPECT_TRUE(found.adapted.notes.empty());
 }
 
+// Clients send back "tool_calls": null or [] with a reply that called nothing.
+TEST(AdaptedChat, NoCallsAreNoMember) {
+  const std::string strict =
+      "{% for m in messages %}{% if m.tool_calls is defined %}{{ raise_exception('calls') }}"
+      "{% endif %}{{ m.content }}{% endfor %}";
+  for (const char* calls : {"null", "[]"}) {
+    const Json sent = parse_json(R"({"messages": [{"role": "user", "content": "a"},
+        {"role": "assistant", "content": "b", "tool_calls": )" +
+                                     std::string(calls) + "}]}",
+                                 "sent");
+    EXPECT_EQ(shown(strict, sent).text, "ab") << calls;
+  }
+}
+
 // As Gemma 4's template takes results.
 TEST(AdaptedChat, ResultsAreMembersOfTheirCallsWhereTheTemplateShowsThemThere) {
   const std::string any =

@@ -306,6 +306,19 @@ TEST(ChatTemplate, RefusesConversationsByMessageAndRole) {
             std::string::npos);
 }
 
+// Beside a role, a template quotes members of tools.
+TEST(ChatTemplate, NamesRolesOfItsOwn) {
+  const auto chat = ChatTemplate::of_model(
+      "{% for m in messages %}{% if m.role == 'document' or m.role == \"context\" %}"
+      "{{ m['function'] ~ m.content }}{% endif %}{% endfor %}{# control #}",
+      "test");
+  EXPECT_TRUE(chat.names_role("document"));
+  EXPECT_TRUE(chat.names_role("context"));
+  for (const char* role : {"function", "control", "bot", ""}) {
+    EXPECT_FALSE(chat.names_role(role)) << role;
+  }
+}
+
 TEST(ChatTemplate, NamedFormatsTakeAMessageWithoutCalls) {
   const auto chatml = ChatTemplate::by_name("chatml");
   for (const char* calls : {"null", "[]"}) {

@@ -289,6 +289,41 @@ TEST(ToolCalls, EveryTruncatedReplyIsTakenApartToo) {
   }
 }
 
+// Where a grammar forces calls, a reply that is cut off anywhere has no content, however it comes.
+TEST(ToolCalls, ForcedCallsThatAreCutOffLeaveNoContent) {
+  using enum ToolCallStyle;
+  const std::vector<std::pair<ToolCallStyle, std::string>> forced = {
+      {hermes,
+       "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>\n<tool_call>\n{\"name\": "
+       "\"f\", \"arguments\": {}}\n</tool_call>"},
+      {xml, "<tool_call>\n<function=f>\n<parameter=x>\n1\n</parameter>\n</function>\n</tool_call>"},
+      {llama3, "{\"name\": \"f\", \"parameters\": {}}; {\"name\": \"f\", \"parameters\": {}}"},
+      {mistral, "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {}}]"},
+      {deepseek,
+       "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{}\n```"
+       "<｜tool▁call▁end｜><｜tool▁calls▁end｜>"},
+      {gemma, "<|tool_call>call:f{x:1}<tool_call|>"}};
+  for (const auto& [way, text] : forced) {
+    for (std::size_t i = 0; i <= text.size(); ++i) {
+      for (const bool by_bytes : {false, true}) {
+        ReplyReader reader({.tools = way, .calls_only = true}, "", true);
+        Whole whole;
+        for (std::size_t at = 0; at < i; at += by_bytes ? 1 : i) {
+          add(whole, reader.push(text.substr(at, by_bytes ? 1 : i)));
+        }
+        add(whole, reader.finish());
+        EXPECT_EQ(whole.content, "") << text.substr(0, i);
+      }
+    }
+  }
+}
+
+TEST(ToolCalls, AnEndThatIsCutOffIsNoContent) {
+  const Recorded one = {ToolCallStyle::hermes, "", {}};
+  EXPECT_EQ(read(one, {"Yes.<tool_call>{\"name\": \"f\", \"arguments\": {}}\n</tool_c"}),
+            (Whole{"", "Yes.", {{"f", "{}"}}}));
+}
+
 TEST(ToolCalls, StreamArgumentsAsTheyCome) {
   const Recorded one = {ToolCallStyle::hermes, "", {}};
   ReplyReader reader(style_of(one), "", true);

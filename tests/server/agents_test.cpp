@@ -497,6 +497,14 @@ TEST(OllamaChats, ResultsAnswerTheCallsOfTheirNames) {
       ids(Json::array({calls({"a", "b", "a", "c"}), result("a"), result("z"), result("a"),
                        result("z"), result("a")})),
       (std::vector<std::string>{"c00000001", "c00000002", "c00000003", "c00000004", "c00000000"}));
+  // Ids, where a client has some, tell more than names.
+  Json with_ids = calls({"a", "a"});
+  with_ids["tool_calls"][0]["id"] = "first";
+  with_ids["tool_calls"][1]["id"] = "second";
+  Json second = result("a");
+  second["tool_call_id"] = "second";
+  EXPECT_EQ(ids(Json::array({with_ids, second, result("a")})),
+            (std::vector<std::string>{"c00000002", "c00000001"}));
   // Many calls of one message are no more work than many messages of one call.
   constexpr std::size_t kMany = 40'000;
   Json one = Json::array({calls(std::vector<std::string>(kMany, "a"))}), pairs = Json::array();
@@ -508,6 +516,26 @@ TEST(OllamaChats, ResultsAnswerTheCallsOfTheirNames) {
   const double few = processor_seconds([&] { (void)ids(pairs); }),
                all = processor_seconds([&] { (void)ids(one); });
   EXPECT_LT(all, 5 * few);
+}
+
+TEST(OllamaChats, NoteLogProbabilitiesAndTakeAnEmptyContext) {
+  const auto answer = hermes().served().post(
+      "/api/generate",
+      R"({"prompt":"x","stream":false,"context":[],"logprobs":true,"options":{"num_predict":1}})");
+  EXPECT_EQ(answer.status, 200) << answer.body;
+  EXPECT_NE(answer.json["warnings"].dump().find("logprobs: "), std::string::npos) << answer.body;
+}
+
+// Settings are f32 numbers, and the storyteller has 5,475,584 parameters.
+TEST(NumbersOfAllApis, AreTheShortestAndRounded) {
+  const ServedModel& served = hermes().served();
+  const auto answer = served.post("/v1/responses", response_body({{"top_p", 0.7}}));
+  EXPECT_EQ(answer.json["top_p"].dump(), "0.7") << answer.body;
+  const Json props = served.get("/props").json;
+  const Json& params = props["default_generation_settings"]["params"];
+  EXPECT_EQ(params["top_k"].dump().find('.'), std::string::npos) << params.dump();
+  EXPECT_LT(params["temperature"].dump().size(), 6u) << params.dump();
+  EXPECT_EQ(served.get("/api/tags").json["models"][0]["details"]["parameter_size"].text(), "5.5M");
 }
 
 // A setting applies in every API, also under the names of other servers.

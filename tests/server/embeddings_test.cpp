@@ -197,6 +197,10 @@ TEST(EmbeddingGoldens, AreMeansWithAWarningIfNoFileSaysMore) {
   const auto answer = served.post("/v1/embeddings", {{"input", "x"}});
   ASSERT_EQ(answer.json["warnings"].size(), 1u) << answer.body;
   EXPECT_NE(answer.json["warnings"][0].text().find("pooled"), std::string::npos);
+  const Json asked = {{"input", "x"}, {"query", "x"}, {"documents", Json::array({"y"})}};
+  for (const char* path : {"/v1/embeddings", "/v1/rerank", "/embedding", "/api/embed"}) {
+    EXPECT_TRUE(served.post(path, asked).headers.contains("X-Leq-Warnings")) << path;
+  }
 }
 
 TEST(EmbeddingFiles, AreRefusedByNameIfNotSupported) {

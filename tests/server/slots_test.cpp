@@ -216,7 +216,9 @@ TEST_F(Slots, WhatIsAskedWronglyIsRefused) {
   EXPECT_EQ(complete(served, 2).json["error"]["param"].text(), "id_slot");
   EXPECT_EQ(served.get("/slots/0?action=save").status, 405);
   const ServedModel without(2);
-  EXPECT_EQ(act(without, "0", "save", "a").status, 501);
+  const auto refused = act(without, "0", "save", "a");
+  EXPECT_EQ(refused.status, 501);
+  EXPECT_NE(refused.body.find("--slot-save-path"), std::string::npos) << refused.body;
 }
 
 // A second run after the first has ended gives the same reply and feeds only one token.

@@ -116,6 +116,57 @@ INSTANTIATE_TEST_SUITE_P(Styles, ToolCallsOf,
                                          std::pair{"[TOOL_CALLS]", true}),
                          [](const auto& one) { return one.param.second ? "mistral" : "hermes"; });
 
+// The limit cuts the reply in a mark of a call, or between two calls.
+TEST(ForcedCalls, LeaveNoPieceOfAMarkAsContent) {
+  const Caller caller("<tool_call>", false);
+  for (int limit = 1; limit <= 60; limit += limit < 6 ? 1 : 9) {
+    Json asked = {{"logit_bias", Json::object()},
+                  {"tool_choice", "required"},
+                  {"parallel_tool_calls", true},
+                  {"max_tokens", limit}};
+    const auto whole = caller.ask(asked);
+    ASSERT_EQ(whole.status, 200) << whole.body;
+    const Json& content = whole.json["choices"][0]["message"]["content"];
+    EXPECT_TRUE(content.is_null() || content.text().empty()) << whole.body;
+    asked["stream"] = true;
+    bool done = false;
+    for (const Json& event : events_of(caller.ask(asked).body, &done)) {
+      const Json& delta = event["choices"][0]["delta"];
+      EXPECT_TRUE(!delta.contains("content") || delta["content"].text().empty()) << limit;
+    }
+    EXPECT_TRUE(done);
+  }
+}
+
+TEST(RolesOfMessages, AreThoseThatTheTemplateNames) {
+  const CallingModel model(
+      {.name = "caller-roles-of-its-own",
+       .chat_template = "{% for m in messages %}{% if m.role in ['user', 'document'] %}"
+                        "{{ '[' ~ m.role ~ ': ' ~ m.content ~ ']' }}{% endif %}{% endfor %}"});
+  const auto ask = [&](const std::string& path, const std::string& message) {
+    return model.served().post(path, R"({"messages":[{"role":"user","content":"a"},{)" + message +
+                                         R"(}],"stream":false})");
+  };
+  const auto known = ask("/apply-template", R"("role":"document","content":"b")");
+  EXPECT_NE(known.body.find("[document: b]"), std::string::npos) << known.body;
+  const std::string expected = "expected system, developer, user, assistant or tool, found ";
+  for (const auto& [message, fault] : std::vector<std::pair<std::string, std::string>>{
+           {R"("role":"bot","content":"b")", "role: " + expected + R"(\"bot\")"},
+           {R"("role":"function","content":"b")", "role: " + expected + R"(\"function\")"},
+           {R"("role":"assistant","function_call":{"name":"f"})",
+            "function_call: is not supported"}}) {
+    const auto refused = ask("/v1/chat/completions", message);
+    EXPECT_EQ(refused.status, 400) << message;
+    EXPECT_NE(refused.body.find("messages[1]." + fault), std::string::npos) << refused.body;
+  }
+  const auto none = ask("/v1/chat/completions", R"("content":"b")");
+  EXPECT_NE(none.body.find("messages[1].role: " + expected + "nothing"), std::string::npos)
+      << none.body;
+  const auto ollama = ask("/api/chat", R"("role":"bot","content":"b")");
+  EXPECT_EQ(ollama.status, 400);
+  EXPECT_NE(ollama.body.find("messages[1].role: "), std::string::npos) << ollama.body;
+}
+
 // Qwen 3.5's template requires a question, and a system message at the beginning.
 TEST(RefusingTemplate, IsTheClientsError) {
   LEQ_SHARED_OR_SKIP(path, "data/chat/templates/Qwen3.5-4B.jinja");

@@ -286,7 +286,7 @@ TEST(LeqServer, PresetsAreOptionsOfSingleModels) {
     EXPECT_EQ(settings["n_ctx"].dump(), std::to_string(expected.context)) << name;
     EXPECT_EQ(properties["total_slots"].dump(), std::to_string(expected.slots)) << name;
     EXPECT_EQ(settings["params"]["temperature"].dump(), expected.temperature) << name;
-    EXPECT_EQ(settings["params"]["top_k"].dump(), "7.0") << name;
+    EXPECT_EQ(settings["params"]["top_k"].dump(), "7") << name;
   }
   const auto error_with = [&](const std::string& text) {
     std::ofstream(file) << text;
