@@ -461,9 +461,13 @@ std::string described(JsonNode part, const std::string& type, std::vector<std::s
       continue;
     words += (words.empty() ? "" : ", ") + member.text();
   }
-  if (const JsonNode input = part.find("input"); input.is_object()) words += " " + input.dump();
-  if (const JsonNode content = part.find("content"); content && !content.is_null()) {
-    inside = content_text(content, "\n", unread);
+  for (const char* name : {"input", "action"}) {
+    const JsonNode input = part.find(name);
+    if (input.is_object()) words += (words.empty() ? "" : " ") + input.dump();
+  }
+  for (const char* name : {"content", "output", "results"}) {
+    const std::string text = content_text(part.find(name), "\n", unread);
+    inside += (inside.empty() || text.empty() ? "" : "\n") + text;
   }
   if (words.empty() && inside.empty()) {
     unread.push_back(type);

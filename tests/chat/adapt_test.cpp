@@ -183,6 +183,21 @@ TEST(AdaptedChat, FindsTheCallsOfManyResultsInTheTimeOfFew) {
   EXPECT_LT(all, 20 * few);
 }
 
+// As the Responses API sends calls that a server has run, and their results.
+TEST(AdaptedChat, APartIsDescribedWithItsActionAndItsOutput) {
+  const Json parts = parse_json(
+      R"([{"type": "local_shell_call", "action": {"command": ["ls"]}},
+          {"type": "local_shell_call_output", "output": "a.txt"},
+          {"type": "shell_call_output", "output": [{"stdout": "b.txt", "stderr": ""}]},
+          {"type": "file_search_call", "results": [{"text": "c"}]}])",
+      "parts");
+  std::vector<std::string> unread;
+  EXPECT_EQ(content_text(parts, "\n", unread),
+            "[local_shell_call: {\"command\":[\"ls\"]}]\n[local_shell_call_output]\na.txt\n"
+            "[shell_call_output]\n[part: b.txt]\n[file_search_call]\nc");
+  EXPECT_TRUE(unread.empty());
+}
+
 TEST(AdaptedChat, NamesAPartWithoutTextThatIsNotAnsweredYet) {
   const std::string image = R"({"type": "image_url", "image_url": {"url": "data:x"}})";
   const auto sent = [&](const std::string& rest) {
