@@ -291,7 +291,7 @@ TEST(KvSaved, RefusesCopiesOfPositionsThatNoQueryReads) {
   const auto backend = make_cpu_backend({1, Isa::portable});
   KvCache cache(backend->memory(), backend->layout(),
                 {1, 1, 64, KvType::simq4, KvType::simq4, 4096, 1});
-  feed(*backend, cache, 0, 2048, 1);
+  for (std::uint64_t step = 0; step < 4; ++step) feed(*backend, cache, 0, 512, step);
   auto saved = cache.save(0);
   cache.load(0, saved, "test");
   constexpr std::size_t kCopiesFrom = 24;  // in the header
