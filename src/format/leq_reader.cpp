@@ -477,7 +477,8 @@ void LeqReader::verify(const std::function<void(std::uint64_t, std::uint64_t)>& 
                                                  : plane.name == "scales"     ? stored.scales
                                                                               : stored.zeros;
       check(what, plane.offset, content, plane.xxh3);
-      if (plane.name != "zeros" || content.empty()) continue;
+      const bool has_zeros = tensor.view.scheme.kind == CodeKind::uint_;
+      if (!has_zeros || plane.name != "zeros" || content.empty()) continue;
       const int most = std::min(1 << tensor.view.scheme.bits, 255);
       const int found = std::to_integer<int>(*std::ranges::max_element(content));
       require(found <= most, state_->name, ": ", what, ": a zero point of ", found, ", at most ",

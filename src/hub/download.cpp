@@ -187,8 +187,8 @@ fs::path Hub::fetch(const HubRepository& repository, const std::vector<HubFile>&
     return snapshot(repository);
   }
   require(!settings_.offline, ErrorKind::io, repository.name, ": ", missing.front().name,
-          " is not in ", settings_.cache.string(),
-          ", and --offline or HF_HUB_OFFLINE forbids downloads");
+          " is not in ", settings_.cache.string(), ", and ", Setting{"offline"},
+          " or HF_HUB_OFFLINE forbids downloads");
   fs::create_directories(folder(repository.name) / "blobs");
   check_space(repository, missing, bytes_beside);
   done_ = total_ = 0;

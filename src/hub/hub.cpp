@@ -113,8 +113,8 @@ HubRepository Hub::list(const std::string& name, const std::string& revision) {
           ": is no name of a repository");
   if (settings_.offline) {
     if (auto known = cached(name, revision)) return *known;
-    fail(ErrorKind::io, name, ": is not in ", settings_.cache.string(),
-         ", and --offline or HF_HUB_OFFLINE forbids downloads");
+    fail(ErrorKind::io, name, ": is not in ", settings_.cache.string(), ", and ",
+         Setting{"offline"}, " or HF_HUB_OFFLINE forbids downloads");
   }
   const std::string url = settings_.endpoint + "/api/models/" + url_path(name) + "/revision/" +
                           url_part(revision) + "?blobs=true";

@@ -210,7 +210,8 @@ void ModelApi::ollama_show(HttpExchange& exchange, JsonNode) const {
 
 void ModelApi::slot_action(HttpExchange& exchange, JsonNode body) const {
   if (!hosted_.slot_files()) {
-    throw ApiError(501, "slots are saved nowhere: start the server with --slot-save-path DIR",
+    throw ApiError(501,
+                   "slots are saved nowhere: the server's option slot-save-path names a folder",
                    "not_supported");
   }
   const HttpRequest& request = exchange.request();

@@ -218,7 +218,7 @@ TEST_F(Slots, WhatIsAskedWronglyIsRefused) {
   const ServedModel without(2);
   const auto refused = act(without, "0", "save", "a");
   EXPECT_EQ(refused.status, 501);
-  EXPECT_NE(refused.body.find("--slot-save-path"), std::string::npos) << refused.body;
+  EXPECT_NE(refused.body.find("slot-save-path"), std::string::npos) << refused.body;
 }
 
 // A second run after the first has ended gives the same reply and feeds only one token.

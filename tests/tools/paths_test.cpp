@@ -112,9 +112,9 @@ TEST_F(Paths, NamesThatAreNoUtf8LoseNoWork) {
   const std::string text =
       folder_.write("text\xff", read_bytes(kStoryteller + "/heldout.txt").substr(0, 3000));
   const std::string leq = (folder_ / "model\xff.leq").string();
-  const ToolRun made =
-      run_program("leq-quantize", {source, "-o", leq, "--method", "gptq", "--calibration", text,
-                                   "--samples", "2", "--length", "32", "--heldout", text});
+  const ToolRun made = run_program(
+      "leq-quantize", {source, "-o", leq, "--method", "gptq", "--calibration", text, "--samples",
+                       "2", "--length", "32", "--gate", "--heldout", text});
   ASSERT_EQ(made.status, 0) << made.err;
   const std::string receipt = (folder_ / "r.json").string();
   const ToolRun reply =

@@ -46,10 +46,14 @@ TEST(ScreenText, LinesOfAListContinueUnderTheirText) {
 TEST(ScreenText, TextAfterABreakInALineBeginsWithItsWord) {
   ScreenText screen(kWrapped);
   screen.set_columns(10);
-  EXPECT_EQ(screen.feed("He was") + screen.finish(), "He was");
-  EXPECT_EQ(screen.feed(" ") + screen.feed(" loved by his dog.\n") + screen.finish(),
-            "loved by\nhis dog.\n");
-  EXPECT_EQ(screen.feed("  one two three") + screen.finish(), "  one two\n  three");
+  const auto shown_in = [&](const std::vector<std::string>& pieces) {
+    std::string text;
+    for (const std::string& piece : pieces) text += screen.feed(piece);
+    return text + screen.finish();
+  };
+  EXPECT_EQ(shown_in({"He was"}), "He was");
+  EXPECT_EQ(shown_in({" ", " loved by his dog.\n"}), "loved by\nhis dog.\n");
+  EXPECT_EQ(shown_in({"  one two three"}), "  one two\n  three");
 }
 
 TEST(ScreenText, WideCharactersTakeTwoColumnsAndNeedNoSpaces) {
