@@ -109,12 +109,13 @@ TEST_F(Paths, AnOutputIsNeverAnInput) {
 TEST_F(Paths, NamesThatAreNoUtf8LoseNoWork) {
   const std::string source = (folder_ / "checkpoint\xff").string();
   fs::rename(checkpoint(), source);
-  const std::string text =
-      folder_.write("text\xff", read_bytes(kStoryteller + "/heldout.txt").substr(0, 3000));
+  const std::string all = read_bytes(kStoryteller + "/heldout.txt");
+  const std::string text = folder_.write("text\xff", all.substr(0, 3000)),
+                    heldout = folder_.write("heldout\xff", all.substr(3000, 3000));
   const std::string leq = (folder_ / "model\xff.leq").string();
   const ToolRun made = run_program(
       "leq-quantize", {source, "-o", leq, "--method", "gptq", "--calibration", text, "--samples",
-                       "2", "--length", "32", "--gate", "--heldout", text});
+                       "2", "--length", "32", "--gate", "--heldout", heldout});
   ASSERT_EQ(made.status, 0) << made.err;
   const std::string receipt = (folder_ / "r.json").string();
   const ToolRun reply =

@@ -41,6 +41,7 @@ constexpr SettingFlag kFlags[] = {
     {"memory_cap", "--vram"},
     {"method", "--method"},
     {"numa", "--numa"},
+    {"offline", "--offline"},
     {"output", "-o"},
     {"overrides", "--tensor-type"},
     {"pooling", "--pooling"},
