@@ -151,9 +151,7 @@ std::string PrefixReader::reason_against(const PrefixOwner& owner) const {
   if (is_old_) return "it was written by an older version of leq";
   if (owner_.model != owner.model) return "it was written with another model";
   if (owner_.layout == owner.layout) return "";
-  const bool by_context = (owner_.layout + owner.layout).find(" for context ") != std::string::npos;
-  return "its keys and values are of another device, number of ranks or KV type" +
-         std::string(by_context ? ", or of another context" : "") + " (" +
+  return "its keys and values are of another device, number of ranks, KV type or context (" +
          printable(owner_.layout, kMaxLayoutBytes) + "; this run: " + owner.layout + ")";
 }
 

@@ -144,7 +144,7 @@ TEST_F(RunDraft, AFileOfAnotherRunIsToldAndLeftOut) {
     EXPECT_EQ(fs::file_size(file), size);
   };
   expect_told(coarse_, {}, "another model");
-  expect_told(model_, {"-ctk", "int8"}, "number of ranks or KV type (");
+  expect_told(model_, {"-ctk", "int8"}, "KV type or context");
   EXPECT_FALSE(
       says(run({"-ctk", "int8", "--prompt-cache", file, "--prompt-cache-ro"}), "types of layers"));
   std::ofstream(file, std::ios::binary) << "LEQPRM01" << std::string(size - 8, 'x');
