@@ -232,10 +232,7 @@ constexpr float kLevelStep = 0.1f;   // step between scales, in levels of the ra
 constexpr float kMaxUnsigned = 255;  // limit of a byte
 constexpr float kMaxSigned = 127;
 
-float held(float x) {
-  constexpr float kLargestHalf = 65504.0f;
-  return f16_to_f32(f32_to_f16(std::clamp(x, -kLargestHalf, kLargestHalf)));
-}
+float held(float x) { return f16_to_f32(f32_to_f16(x)); }
 
 float rounded(float x, float low, float high) {
   constexpr float kRounder = 12582912.0f;  // 1.5 * 2^23: adding it rounds to nearest even
