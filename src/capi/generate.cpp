@@ -165,6 +165,7 @@ class leq_session::Use {
     const std::lock_guard lock(session_.mutex_);
     --count_;
     session_.position_ = session_.fed_.size();
+    session_.changed_.notify_all();
   }
 
  private:
@@ -172,11 +173,16 @@ class leq_session::Use {
   int& count_;
 };
 
+// Waits until no other thread feeds. A callback would wait for its own call.
+void leq_session::await_feeder(std::unique_lock<std::mutex>& lock) {
+  require_use(feeding_ == 0 || feeder_ != std::this_thread::get_id(),
+              "a callback uses the session that calls it");
+  changed_.wait(lock, [&] { return feeding_ == 0; });
+}
+
 void leq_session::with_engine(const std::function<void(EngineThread&)>& work) {
   std::unique_lock lock(mutex_);
-  require_use(feeding_ == 0,
-              "another thread, or the call whose callback this is, feeds tokens or layers of this "
-              "session");
+  await_feeder(lock);
   if (!engine_) {
     empty_caches();
     fed_.clear();
@@ -190,13 +196,15 @@ void leq_session::with_engine(const std::function<void(EngineThread&)>& work) {
 
 void leq_session::with_tokens(const std::function<void(std::vector<Token>&)>& work) {
   std::unique_lock lock(mutex_);
-  require_use(users_ == 0 && feeding_ == 0,
-              "another thread, or the call whose callback this is, uses this session: feed tokens "
-              "on one of your own");
+  await_feeder(lock);
+  require_use(users_ == 0,
+              "another thread writes replies on this session: feed tokens on one of "
+              "your own");
   if (engine_) {
     engine_.reset();
     empty_caches();
   }
+  feeder_ = std::this_thread::get_id();
   const Use use(*this, feeding_);
   lock.unlock();
   work(fed_);

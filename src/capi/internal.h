@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -14,6 +15,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
+#include <thread>
 #include <type_traits>
 #include <vector>
 
@@ -200,14 +203,14 @@ struct leq_session : leq::capi::HandleOf<leq::capi::HandleKind::session> {
 
   // Calls `work` with the engine's thread; several threads may call this concurrently.
   void with_engine(const std::function<void(leq::EngineThread&)>& work);
-  // Calls `work` alone with the tokens fed so far. Both throw StatusError while the session is used
-  // in the other way, and this one beside any call: the mutex is not held, as callbacks of `work`
-  // may call the session.
+  // Calls `work` alone with the tokens fed so far; throws StatusError if the engine is in use. Both
+  // wait for another thread's work, and throw for a callback of `work`.
   void with_tokens(const std::function<void(std::vector<leq::Token>& fed)>& work);
   std::size_t position() const;  // number of tokens fed by the calls that have returned
 
  private:
   class Use;
+  void await_feeder(std::unique_lock<std::mutex>& lock);
   void empty_caches();
 
   std::shared_ptr<const leq::capi::OpenModel> model_;
@@ -217,7 +220,9 @@ struct leq_session : leq::capi::HandleOf<leq::capi::HandleKind::session> {
   mutable std::mutex mutex_;
   std::unique_ptr<leq::EngineThread> engine_;
   int users_ = 0;    // calls that are using the engine
-  int feeding_ = 0;  // 0 or 1 call of with_tokens
+  int feeding_ = 0;  // 0 or 1 call of with_tokens, by the thread feeder_
+  std::thread::id feeder_;
+  std::condition_variable changed_;
   std::vector<leq::Token> fed_;
   std::size_t position_ = 0;
 };

@@ -376,9 +376,9 @@ LEQ_API leq_status leq_load_state(leq_session* session, const char* path, size_t
                                   leq_error* error);
 
 /* ---- Token by token ----
- * A session is used in one of two ways: with the calls above, by any number of threads, or with
- * leq_feed and the calls below it, by one. Changing from one to the other clears its cache. While a
- * call of one way runs, calls of the other return LEQ_MISUSE, also those of its callbacks. */
+ * A session is used in one of two ways: with the calls above, or with leq_feed and those below it.
+ * Changing from one to the other clears its cache. While one of the calls above runs in another
+ * thread, leq_feed returns LEQ_MISUSE. So do all calls of a callback of leq_run_layer. */
 
 enum { LEQ_LAST_LOGITS = 0, LEQ_ALL_LOGITS = 1, LEQ_NO_LOGITS = 2 };
 
