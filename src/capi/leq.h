@@ -76,8 +76,8 @@ LEQ_API void leq_free(void* block); /* NULL is allowed */
 typedef struct leq_cancel leq_cancel;
 LEQ_API leq_cancel* leq_cancel_new(void); /* NULL if out of memory */
 /* Calls with this handle end before their next token or within a tenth of a second, those that
- * measure before their next 512 tokens. They return LEQ_INTERRUPTED, except leq_generate: it returns LEQ_OK, and its replies have
- * LEQ_STOP_INTERRUPTED. */
+ * measure before their next 512 tokens. They return LEQ_INTERRUPTED, except leq_generate: it returns
+ * LEQ_OK, and its replies have LEQ_STOP_INTERRUPTED. */
 LEQ_API void leq_cancel_request(leq_cancel* cancel);
 LEQ_API void leq_cancel_reset(leq_cancel* cancel);
 LEQ_API void leq_cancel_free(leq_cancel* cancel);

@@ -666,7 +666,7 @@ TEST_P(EngineRequests, NoTokenIsDraftedAfterTheLast) {
   Engine engine(*session, model.tokenizer(), options);
   EngineRequest request;
   for (Token i = 0; i < 60; ++i) request.prompt.push_back(301 + i % 20);
-  request.replay.tokens = request.prompt;  // the text goes on as it began
+  request.replay.tokens = request.prompt;  // drafts that repeat the prompt
   request.on_tokens = [&](std::span<const Token> tokens) { written += std::ssize(tokens); };
   EngineReply reply;
   request.on_end = [&](const EngineReply& ended) { reply = ended; };

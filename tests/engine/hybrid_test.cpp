@@ -392,7 +392,7 @@ TEST_F(Hybrid, AStepThatFailsIsComputedPartByPart) {
     const auto scarce = session();
     Engine engine(*scarce, model_->tokenizer(), {.reuse_prefixes = false, .speculate = false});
     FixedStates& states = *scarce->state().fixed();
-    while (states.free_states() > free) {  // held by nobody that the engine knows
+    while (states.free_states() > free) {  // states of no request
       states.hold(states.replace(1, 1));
       states.drop(1);
     }

@@ -130,7 +130,7 @@ TEST(RunQuestion, AFullContextIsTold) {
   }
 }
 
-// Whoever types no -sys is not told of one.
+// Without -sys no message names it.
 TEST(RunQuestion, TheSystemPromptOfACreatedNameIsNotOfCompletions) {
   const test::TemporaryFolder folder;
   folder.write("brief.modelfile",
