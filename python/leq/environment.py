@@ -23,7 +23,7 @@ def set_defaults(parser, words):
         switch = action.nargs == 0
         known = _SWITCH if switch else {one: one for one in action.choices or ()}
         if known and value not in known:
-            words = "1 | 0 (true | false, on | off, yes | no)" if switch else " | ".join(known)
-            raise errors.SettingError(f"{name}: expected {words}, found '{value}'")
+            expected = "1 | 0 (true | false, on | off, yes | no)" if switch else " | ".join(known)
+            raise errors.SettingError(f"{name}: expected {expected}, found '{value}'")
         value = known.get(value, value)
         parser.set_defaults(**{action.dest: [value] if several else value})

@@ -76,8 +76,8 @@ LEQ_API void leq_free(void* block); /* NULL is allowed */
 typedef struct leq_cancel leq_cancel;
 LEQ_API leq_cancel* leq_cancel_new(void); /* NULL if out of memory */
 /* Calls with this handle end before their next token or within a tenth of a second, those that
- * measure before their next 512 tokens. They return LEQ_INTERRUPTED, except leq_generate: it returns
- * LEQ_OK, and its replies have LEQ_STOP_INTERRUPTED. */
+ * measure before their next 512 tokens. They return LEQ_INTERRUPTED, except leq_generate: it
+ * returns LEQ_OK, and its replies have LEQ_STOP_INTERRUPTED. */
 LEQ_API void leq_cancel_request(leq_cancel* cancel);
 LEQ_API void leq_cancel_reset(leq_cancel* cancel);
 LEQ_API void leq_cancel_free(leq_cancel* cancel);
@@ -431,10 +431,11 @@ typedef struct leq_perplexity_options {
   uint32_t size;
   int32_t threads;
   const char* protocol; /* "hf" (NULL), "hf-stride" or "llamacpp-512" */
-  const char* join;     /* "hf" or "none": how rows are joined; NULL: the protocol's for wiki.test.raw, else none */
-  int64_t window;       /* tokens; 0: the model's context, at most 2048 */
-  int64_t stride;       /* of hf-stride; 0: min(512, half the window) */
-  int64_t chunks;       /* number of windows, from the first; 0: all */
+  const char* join; /* "hf" or "none": how rows are joined; NULL: the protocol's for wiki.test.raw,
+                       else none */
+  int64_t window;   /* tokens; 0: the model's context, at most 2048 */
+  int64_t stride;   /* of hf-stride; 0: min(512, half the window) */
+  int64_t chunks;   /* number of windows, from the first; 0: all */
   const char* key_type;
   const char* value_type;
   const char* device;
