@@ -147,7 +147,7 @@ def _printable(text):
 
 
 def _run(words):
-    path, given = _parse(words)
+    path, given = _parse(sys.argv[1:] if words is None else words)
     _check_model_file(path)
     for name in ("model.onnx", "model.onnx.data", "model.safetensors"):
         target = os.path.join(given["output"], name)
