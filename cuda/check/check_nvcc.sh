@@ -10,6 +10,7 @@
 #   cuda/check/check_nvcc.sh --update    write what was found into kernels.txt
 #   cuda/check/check_nvcc.sh SOURCE...   the kernels of these alone
 #   --all: for every architecture, of which 86, 89 and 100 have no registers in kernels.txt.
+#   --unless-checked: nothing, where checked.txt says that all sources passed as they are now, with this nvcc.
 #   LEQ_NVCC_ARCHITECTURES: for these.
 set -eu
 cd "$(dirname "$0")/../.."
@@ -18,6 +19,7 @@ if ! command -v nvcc > /dev/null; then
   exit 0
 fi
 names="80 90a"
+unless_checked=""
 if nvcc --list-gpu-arch | grep -q compute_120; then names="$names 120"; fi  # 12.8 and newer
 update=""
 chosen=""
@@ -31,13 +33,40 @@ for option in "$@"; do
   case "$option" in
     --all) names="80 86 89 90a 100 120" ;;
     --update) update=yes ;;
+    --unless-checked) unless_checked=yes ;;
     *.cu) chosen="$chosen $option" ;;
     *) echo "nvcc: unknown option $option; expected --all, --update or sources"; exit 1 ;;
   esac
 done
 names=${LEQ_NVCC_ARCHITECTURES:-$names}
+kernels=$(echo cuda/kernels/*/*.cu cuda/device/*.cu)
+programs=$(echo bench/gpu/*.cu bench/gpu/device/*.cu tests/cuda/ptx/*.cu)
+
+# SHA-256 of what a check depends on: the compiler's version, this folder, and each of the project's files that the
+# sources include. Its line in checked.txt names the architectures too.
+state() {
+  for source in cuda/check/known_loops.cu $kernels $programs; do
+    nvcc -std=c++20 --expt-relaxed-constexpr -DLEQ_GPU=cuda -I. -Isrc -M "$source" 2> /dev/null || true
+  done | tr -s ' :\\' '\n' | sed 's,^\./,,' |
+    grep -E '^(cuda|src|bench|tests|families)/.*\.(cu|cuh|h|cpp|inc)$' | LC_ALL=C sort -u > "$work/read"
+  { nvcc --version; sha256sum cuda/check/*.awk cuda/check/*.sh cuda/check/*.cpp cuda/check/kernels.txt \
+      $kernels $programs $(cat "$work/read"); } |
+    sha256sum | cut -d' ' -f1
+}
+
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+before=$(state)
+if [ -n "$unless_checked" ] && [ -f cuda/check/checked.txt ]; then
+  read -r checked checked_names < cuda/check/checked.txt
+  for arch in $names; do
+    case " $checked_names " in *" $arch "*) ;; *) checked="" ;; esac
+  done
+  if [ "$checked" = "$before" ]; then
+    echo "nvcc: NOT RUN (nothing has changed since all sources passed: cuda/check/checked.txt)"
+    exit 0
+  fi
+fi
 : > "$work/early"
 architectures=""
 for arch in $names; do
@@ -120,10 +149,10 @@ table < "$work/known.all" | awk '
   /^known_early / { next }
   $6 != 1 || $7 != 1 { print "nvcc: " $1 " " $2 ": counted " $6 " fences and " $7 " divisions, expected one each; see loops.awk"; bad = 1 }
   END { exit bad || NR == 0 }'
-for source in ${chosen:-cuda/kernels/*/*.cu cuda/device/*.cu}; do
+for source in ${chosen:-$kernels}; do
   compile "$source" >> "$work/all"
 done
-for source in bench/gpu/*.cu bench/gpu/device/*.cu tests/cuda/ptx/*.cu; do
+for source in $programs; do
   [ -z "$chosen" ] || continue
   case $source in
     *library_gemm*) [ -f "$(dirname "$(command -v nvcc)")/../include/cublasLt.h" ] || continue ;;
@@ -192,3 +221,5 @@ awk -v names="$names" -v chosen="$chosen" -v may_divide="$may_divide" '
     exit bad
   }' cuda/check/kernels.txt "$work/found"
 echo "nvcc: $(wc -l < "$work/found") kernels compiled: no stack frames or spills; registers and shared memory as in kernels.txt"
+# An update has changed kernels.txt, which the next run reads.
+if [ -z "$chosen" ] && [ "$before" = "$(state)" ]; then echo "$before $names" > cuda/check/checked.txt; fi

@@ -115,6 +115,7 @@ struct EngineRequest {
   // The probable text of the reply. Its tokens are used as draft tokens before all other drafts, as
   // many per step as fit. Like all draft tokens they do not change the reply.
   std::vector<Token> expected = {};
+  // None of the callbacks may throw: the step would end before the other requests have its results.
   // Called when the request gets a sequence, and after each step that computed some of its prompt.
   PromptSink on_prompt = [](std::int64_t, std::int64_t) {};
   TextSink on_text = [](std::string_view) {};

@@ -48,7 +48,7 @@ std::vector<Scenario> make_scenarios() {
                  .tool = "leq-quantize",
                  .words = with(with(quantize, calibrated),
                                {"--search", "--method", "rtn", "--target-size", "120000", "--group",
-                                "32", "--search-evals", "5", "--heldout", "text.txt"}),
+                                "32", "--search-evals", "5", "--search-text", "text.txt"}),
                  .copies = {"sharded", "text.txt"},
                  .outputs = {"out.leq"},
                  .resumable = true});

@@ -140,7 +140,7 @@ def suites_like(path, program):
 
 class Judge:
     def __init__(self, build, seconds):
-        self.build, self.seconds, self.whole = build, seconds, {}  # (filter, processor seconds) without a change
+        self.build, self.seconds, self.whole = build, seconds, {}  # what measure() returns
         listed = json.loads(subprocess.run(["ctest", "--test-dir", build, "--show-only=json-v1"], check=True,
                                            stdout=subprocess.PIPE).stdout)
         self.commands = {one["name"].removesuffix("_0"): one["command"] for one in listed["tests"]
@@ -150,27 +150,31 @@ class Judge:
         return run(["ninja", "-C", self.build, f"{program}_tests"], ".")[0] == 0
 
     def test(self, entries, chosen, processor=3600, wall=36000, *more):
-        words = [self.commands[entries][0], f"--gtest_filter={chosen}", "--gtest_fail_fast", *more]
+        words = [self.commands[entries][0], f"--gtest_filter={chosen}", *(more or ["--gtest_fail_fast"])]
         return run(words, pathlib.Path(self.build, "tests"), processor, wall)
 
     def measure(self, program, entries):
-        """The filter and the processor seconds of the tests of `entries` that run for each mutant."""
+        """Of the tests of `entries`: the filter of those that run for each mutant, their processor seconds, and the names
+        of those that fail without a change."""
         given = next((word for word in self.commands[entries] if word.startswith("--gtest_filter=")), "=*")
         chosen = given.partition("=")[2]
         times = pathlib.Path(self.build, f"times_{entries}.json").resolve()
-        if not self.make(program) or self.test(entries, chosen, 3600, 36000, f"--gtest_output=json:{times}")[0] != 0:
-            sys.exit(f"{entries}: fails without a change")
-        tests = [(float(test["time"].rstrip("s")), f"{test['classname']}.{test['name']}")
-                 for suite in json.loads(times.read_text())["testsuites"] for test in suite["testsuite"]
-                 if test["result"] == "COMPLETED"]
+        if not self.make(program) or self.test(entries, chosen, 3600, 36000, f"--gtest_output=json:{times}")[0] is None:
+            sys.exit(f"{entries}: cannot be built, or does not end, without a change")
+        tests = sorted((float(test["time"].rstrip("s")), f"{test['classname']}.{test['name']}", "failures" in test)
+                       for suite in json.loads(times.read_text())["testsuites"] for test in suite["testsuite"]
+                       if test["result"] == "COMPLETED")
+        failing = [name for _, name, fails in tests if fails]
+        if failing:
+            print(f"{entries}: without a change these fail, and are left out: {' '.join(failing)}", file=sys.stderr)
         slow, left = [], self.seconds
-        for seconds, name in sorted(tests):
+        for seconds, name, fails in tests:
             left -= seconds
-            if left < 0:
+            if left < 0 and not fails:
                 slow.append(name)
-        if slow:
-            chosen += ("" if "-" in chosen else "-" if chosen == "*" else ":-") + ":" + ":".join(slow)
-        return chosen, self.test(entries, chosen)[1]
+        if slow or failing:
+            chosen += ("" if "-" in chosen else "-" if chosen == "*" else ":-") + ":" + ":".join(slow + failing)
+        return chosen, self.test(entries, chosen)[1], failing
 
     def verdict(self, room, path, change, restore):
         """'stillborn', 'survived', or the entries that saw the change; and seconds of building, of tests."""
@@ -185,14 +189,16 @@ class Judge:
             if entries not in self.whole:
                 restore()
                 self.whole[entries] = self.measure(program, entries)
-            chosen, seconds = self.whole[entries]
+            chosen, seconds, failing = self.whole[entries]
+            if only:
+                chosen = f"{only}-{':'.join(failing)}"
             change()
             start = time.monotonic()
             if not self.make(program):
                 return "stillborn", built + time.monotonic() - start, tested
             built += time.monotonic() - start
             start = time.monotonic()
-            status, _ = self.test(entries, only or chosen, 3 * seconds + 10, 10 * seconds + 60)
+            status, _ = self.test(entries, chosen, 3 * seconds + 10, 10 * seconds + 60)
             tested += time.monotonic() - start
             if status != 0:
                 endless = status in (None, -signal.SIGKILL, -signal.SIGXCPU)
