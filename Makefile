@@ -198,11 +198,11 @@ nvcc:
 gpu-pack: deps
 	bench/gpu/pack.sh .pack
 
-# All cases of hostile input and of failing system calls (docs/hostile-input.md).
+# All cases of hostile input and of failing system calls (docs/hostile-input.md), and the long ones of the emulated GPU.
 hostile: deps
 	cmake --preset dev
-	cmake --build build/dev -j $(JOBS) --target hostile_cases fault_cases
-	ctest --test-dir build/dev --output-on-failure -C long -L '^(hostile|faults)-all$$'
+	cmake --build build/dev -j $(JOBS) --target hostile_cases fault_cases sim_model_tests
+	ctest --test-dir build/dev --output-on-failure -C long -L '^(hostile|faults|sim)-all$$'
 
 # This machine's row for the table in docs/benchmarks.md: about three minutes on an idle machine.
 bench: release

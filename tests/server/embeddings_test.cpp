@@ -123,15 +123,14 @@ TEST(EmbeddingGoldens, AreThoseOfSentenceTransformers) {
 }
 
 TEST(EmbeddingGoldens, TakeOtherPoolingsFromTheFilesOrFromAnOption) {
-  for (const std::string name : {"mean", "cls"}) {
+  for (const std::string name : {"mean", "cls", "last"}) {
     const Checkpoint checkpoint;
     expect_close(Served(checkpoint, parse_pooling(name)).embed(), name.c_str());
     // Flags, as older versions of sentence-transformers write them.
-    const bool is_mean = name == "mean";
     checkpoint.write("1_Pooling/config.json", {{"word_embedding_dimension", 32},
-                                               {"pooling_mode_cls_token", !is_mean},
-                                               {"pooling_mode_mean_tokens", is_mean},
-                                               {"pooling_mode_lasttoken", false}});
+                                               {"pooling_mode_cls_token", name == "cls"},
+                                               {"pooling_mode_mean_tokens", name == "mean"},
+                                               {"pooling_mode_lasttoken", name == "last"}});
     expect_close(Served(checkpoint).embed(), name.c_str());
   }
 }
