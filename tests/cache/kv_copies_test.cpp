@@ -131,6 +131,7 @@ TEST(KvCopies, TheNextQueryFindsWhatItReadsThroughRandomOperations) {
     KvShape shape = shape_of(9000, kSequences, type);
     if (seed % 4 == 1) shape.residual = KvResidual{0, 0, kv_scheme(type).block};
     if (seed % 4 == 2) shape.residual = KvResidual{20, 100, kv_scheme(type).block};
+    if (seed % 4 == 3) shape.residual = KvResidual{1, 0, kv_scheme(type).block};
     KvCache cache(backend->memory(), backend->layout(), shape);
     ASSERT_LT(cache.copy_count(), cache.page_count()) << "copies are to be taken back";
     Copies copies(cache, kSequences);

@@ -128,6 +128,25 @@ TEST_F(SmallGguf, ControlTokensOfOneTextAreOne) {
   EXPECT_EQ(Tokenizer(spec).encode("a<pad>", {}), (std::vector<Token>{7, 0}));
 }
 
+// A file can name its unknown token, or give it a type.
+TEST_F(SmallGguf, TheUnknownTokenHasAnIdOrAType) {
+  const auto unknown_of = [&](std::int32_t type, std::optional<std::uint32_t> id) {
+    GgufWriter writer = start();
+    writer.text("tokenizer.ggml.model", "llama");
+    writer.texts("tokenizer.ggml.tokens", {"a", "?", "<unk>"});
+    writer.list<std::int32_t>("tokenizer.ggml.token_type", test::kI32, {1, 1, type});
+    writer.list<float>("tokenizer.ggml.scores", test::kF32, {0, 0, 0});
+    writer.u32("tokenizer.ggml.eos_token_id", 0);
+    if (id) writer.u32("tokenizer.ggml.unknown_token_id", *id);
+    return read_gguf_tokenizer(GgufSource(folder_.write("m.gguf", writer.bytes())).metadata())
+        .unknown;
+  };
+  EXPECT_EQ(unknown_of(1, {}), kNoToken);
+  EXPECT_EQ(unknown_of(1, 1), 1);
+  EXPECT_EQ(unknown_of(2, {}), 2);
+  EXPECT_EQ(unknown_of(2, 1), 2);
+}
+
 // Pitfalls: end tokens are a set; padding tokens are never sampled; some values mean "none".
 TEST_F(SmallGguf, EndTokensSamplingAndTemplate) {
   GgufWriter writer = start();

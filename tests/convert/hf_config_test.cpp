@@ -474,6 +474,19 @@ TEST(HfConfig, LongRopeOfPhi) {
   EXPECT_THROW(with("rope_scaling", text), Error);
 }
 
+TEST(HfConfig, AnLfm2WithExpertsMayHaveNoDenseLayer) {
+  const auto path =
+      std::filesystem::path(LEQ_SOURCE_DIR) / "tests/golden/families/lfm2-moe/config.json";
+  Json json = parse_json(read_file(path, 1 << 20), "config.json");
+  json["num_dense_layers"] = 0;
+  const ModelConfig config = read(json);
+  for (std::size_t i = 0; i < config.layers.size(); ++i) {
+    EXPECT_NE(config.layers[i].experts_mlp(), nullptr) << i;
+  }
+  json["num_dense_layers"] = -1;
+  EXPECT_NE(error_of(json).find("num_dense_layers = -1: expected 0 to 5"), std::string::npos);
+}
+
 // Values of Muse Glimmer's keys that are not supported are refused with the key's name.
 TEST(HfConfig, MuseGlimmerIsReadOrRefusedByKey) {
   const auto path =

@@ -180,6 +180,7 @@ TEST(Receipt, AShortOneIsOneStep) {
 
 TEST(Receipt, ReadsBackAsItWasWritten) {
   Receipt receipt = written(warm(), KvType::int8, KvType::f16, supported_isas().back());
+  receipt.kv_sinks = 0;
   receipt.kv_recent = 64;
   receipt.kv_layers = {{0, 1, KvType::f16, KvType::f16}, {4, 4, KvType::int8, KvType::simq4}};
   const test::TemporaryFolder folder;
@@ -187,18 +188,20 @@ TEST(Receipt, ReadsBackAsItWasWritten) {
   const Receipt back = read_receipt(folder.path() / "r.json");
   EXPECT_EQ(receipt_text(back), receipt_text(receipt));
   EXPECT_EQ(back.owner, receipt.owner);
-  EXPECT_EQ(back.kv_sinks, std::nullopt);
+  EXPECT_EQ(back.kv_sinks, 0);
   EXPECT_EQ(back.kv_recent, 64);
   EXPECT_EQ(back.kv_layers, receipt.kv_layers);
   EXPECT_EQ(back.tokens, receipt.tokens);
   EXPECT_EQ(back.digests, receipt.digests);
   EXPECT_EQ(back.sampling.dry_multiplier, receipt.sampling.dry_multiplier);
-  receipt.kv_recent = {};
+  receipt.kv_sinks = receipt.kv_recent = {};
   receipt.kv_layers.clear();
   EXPECT_EQ(checked(receipt), std::nullopt);
   receipt.model = "m\xff.leq";  // a file's name may be no UTF-8
   write_receipt(folder.path() / "r.json", receipt);
-  EXPECT_EQ(read_receipt(folder.path() / "r.json").model, "m\ufffd.leq");
+  const Receipt last = read_receipt(folder.path() / "r.json");
+  EXPECT_EQ(last.model, "m\ufffd.leq");
+  EXPECT_EQ(last.kv_sinks, std::nullopt);
 }
 
 std::string error_of(const std::string& text) {

@@ -438,6 +438,8 @@ TEST(JsonSchema, RefusesWhatItWouldIgnoreByItsPlace) {
       {R"({"anyOf": [{"type": "null"}, {"not": {}}]})", "#/anyOf/1: the keyword"},
       {R"({"oneOf": [{"type": "null"}, {"type": "string", "not": {}}]})", "#/oneOf/1: the keyword"},
       {R"({"allOf": [{"type": "array", "items": {"not": {}}}]})", "#/allOf/0/items: the keyword"},
+      {R"({"allOf": [{"title": "t"}, {"type": "array", "items": {"not": {}}}]})",
+       "#/allOf/1/items: the keyword"},
       {R"({"$ref": "#/$defs/x", "$defs": {"x": {"not": {}}}})", "#/$defs/x: the keyword"},
       {R"({"type": "array", "uniqueItems": true})", "'uniqueItems' is not supported"},
       {R"({"type": "number", "multipleOf": 1009})", "'multipleOf' is not supported"},

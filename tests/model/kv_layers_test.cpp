@@ -29,6 +29,8 @@ TEST(KvLayers, ALargeBiasStandsOutOfItsLayer) {
   EXPECT_FALSE(large_key_bias(bias, still)) << "it hardly rotates within a block";
   for (float& b : bias) b = 60.0f;
   EXPECT_FALSE(large_key_bias(bias, whole)) << "all are alike";
+  bias[7] = 100.0f;
+  EXPECT_FALSE(large_key_bias(bias, whole)) << "not eight times the others";
 }
 
 std::vector<KvType> types_of(const std::filesystem::path& folder, KvType wanted) {
@@ -97,6 +99,15 @@ TEST(KvLayers, BiasesThatTurnFastNeedWiderKeysUnderEveryType) {
   EXPECT_FALSE(is_widened(config, 0, 64, KvType::f16));
   EXPECT_TRUE(keys_are_centred(KvType::int4) && keys_are_centred(KvType::int8));
   EXPECT_FALSE(keys_are_centred(KvType::f16) || keys_are_centred(KvType::simq4));
+}
+
+TEST(KvLayers, EachLayersBiasTurnsByItsOwnRope) {
+  ModelConfig config = turning(4096);
+  config.layers[0].attention()->rope->theta = 1e6;  // pair 3: 1 radian in 31,623 positions
+  config.layers[1].attention()->rope->theta = 1.0;  // all pairs: 1 radian per position
+  EXPECT_TRUE(is_widened(config, 3, 64, KvType::simq4));
+  std::swap(config.layers[0], config.layers[1]);
+  EXPECT_FALSE(is_widened(config, 3, 64, KvType::simq4));
 }
 
 // A session with separate KV types for some layers, which is fed 150 tokens.

@@ -34,7 +34,7 @@ ROOMS = {
     "src/cache": ["cache", "engine"],
     "src/engine": ["engine", "server"],
     "src/sampling": ["sampling", "engine"],
-    "src/convert": ["convert", "model"],
+    "src/convert": ["convert", "tokenizer", "model"],
     "src/format": ["format", "convert"],
     "src/model": ["model", "engine"],
     "src/ranks": ["ranks", "model"],

@@ -35,6 +35,22 @@ TEST(QuantizeTensor, BlocksOfRowsAreTheWhole) {
   }
 }
 
+// The recorded error is the squared error of all values divided by their squares.
+TEST(QuantizeTensor, ItsErrorIsRelative) {
+  std::vector<float> values(std::size_t{20} * 64, 0.0f);
+  for (std::size_t row = 0; row < 20; ++row) {
+    values[row * 64] = 127.0f;  // thus a scale of 1
+    values[row * 64 + 1] = -0.25f;
+    values[row * 64 + 2] = 3.25f;
+  }
+  ThreadPool pool(1);
+  TensorPlan plan;
+  plan.scheme = *parse_scheme("int8");
+  const double energy = 127.0 * 127.0 + 0.25 * 0.25 + 3.25 * 3.25;
+  EXPECT_NEAR(quantize_values(values, 20, 64, plan, nullptr, "w", pool).record.error,
+              2 * 0.25 * 0.25 / energy, 1e-9);
+}
+
 TEST(QuantizeTensor, AValueBeyondTheTypeIsNamed) {
   constexpr std::int64_t kRows = 20, kColumns = 256;
   std::vector<float> values(static_cast<std::size_t>(kRows * kColumns), 0.5f);

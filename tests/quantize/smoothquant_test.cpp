@@ -100,6 +100,38 @@ TEST(Smoothquant, ErrorOverAlphaHasOneValleyAndIsFarBelowNone) {
   EXPECT_GT(errors.back(), 2 * errors[static_cast<std::size_t>(lowest)]);
 }
 
+// What a quantization takes from the search.
+TEST(Smoothquant, AFoldWithoutAlphaHasTheScalesOfTheBest) {
+  const SyntheticSite site = outlier_site();
+  BlockTensors block;
+  SmoothingSite where = {.name = "site",
+                         .producer = Producer::run_time,
+                         .columns = kSmoothColumns,
+                         .scale_of = site.scale_of,
+                         .scales = kSmoothColumns};
+  for (const auto& weight : site.weights) {
+    where.consumers.push_back("w" + std::to_string(where.consumers.size()));
+    block.parts[where.consumers.back()] = {std::ssize(weight) / kSmoothColumns, kSmoothColumns,
+                                           weight};
+  }
+  ThreadPool pool(1);
+  TensorPlan plan;
+  const auto fold = [&](const char* type) {
+    plan.scheme = *parse_scheme(type);
+    return smoothing_fold(std::nullopt)
+        .choose({where, block, site.statistics, [&](const std::string&) { return plan; }, pool})
+        .scales;
+  };
+  for (const char* type : {"int8", "int4"}) {
+    const auto scales = fold(type);
+    const SmoothingChoice best =
+        search_smoothing(site.view(), {.weight = plan.scheme, .act = plan.act});
+    ASSERT_TRUE(best.alpha) << type;
+    EXPECT_EQ(scales, best.scales) << type;
+  }
+  EXPECT_TRUE(fold("f16").empty());
+}
+
 // Computes the simulated site again, token by token in double.
 TEST(Smoothquant, ErrorIsThatOfTheRoundedSite) {
   const SyntheticSite site = outlier_site();

@@ -40,6 +40,8 @@ TEST(GgufPath, IsOfAPartOnlyWithTwoNumbers) {
   EXPECT_TRUE(part.same_model(gguf_path("folder/c-00001-of-00003.gguf")));
   EXPECT_FALSE(part.same_model(gguf_path("folder/c-00001-of-00002.gguf")));
   EXPECT_FALSE(part.same_model(gguf_path("folder/c.gguf")));
+  EXPECT_EQ(gguf_path("c-12345-of-67890.gguf").number, "12345");
+  EXPECT_EQ(gguf_path("c-12345-of-67890.gguf").count, "67890");
   for (const char* whole : {"Mixture-of-Thoughts-7B", "m-0001-of-0002", "m-00001-of-0000x", "",
                             "m_00001-of-00002", "-00001-of-00002"}) {
     EXPECT_EQ(gguf_path(std::string(whole) + ".gguf").model, whole);

@@ -442,7 +442,10 @@ TEST(Server, TellsWhatItIsAndWhatItDoes) {
   EXPECT_EQ(served.get("/v1/models/" + name).json["id"].text(), name);
   EXPECT_EQ(served.get("/v1/models/other").status, 404);
   EXPECT_EQ(served.get("/health").json["status"].text(), "ok");
-  EXPECT_EQ(served.get("/props").json["total_slots"].get<int>(), 3);
+  const Json props = served.get("/props").json;
+  EXPECT_EQ(props["total_slots"].get<int>(), 3);
+  EXPECT_EQ(props["bos_token"].text(), "<s>");
+  EXPECT_EQ(props["eos_token"].text(), "</s>");
   EXPECT_EQ(served.get("/slots").json.size(), 3u);
   served.post("/v1/chat/completions", chat_body(1, 7));
   const std::string metrics = served.get("/metrics").body;
