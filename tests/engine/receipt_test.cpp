@@ -148,6 +148,16 @@ TEST(Receipt, ShowsWhereLogitsOrEndsAreOthers) {
   ASSERT_TRUE(found);
   EXPECT_TRUE(found->logits);
   EXPECT_EQ(found->place, 2 * kDigestTokens);
+  // Other logits are why the token is another.
+  other.tokens[2 * kDigestTokens] = right.tokens[2 * kDigestTokens] == 300 ? 301 : 300;
+  found = checked(other);
+  ASSERT_TRUE(found);
+  EXPECT_TRUE(found->logits);
+  other.tokens[0] = right.tokens[0] == 300 ? 301 : 300;
+  found = checked(other);
+  ASSERT_TRUE(found);
+  EXPECT_FALSE(found->logits);
+  EXPECT_EQ(found->place, 0u);
 
   other = right;
   other.ended = !right.ended;

@@ -90,6 +90,21 @@ TEST(Gguf, ReadsValuesAndTensors) {
   }
 }
 
+TEST(Gguf, DataIsAlignedAsTheFileSays) {
+  for (const std::uint32_t alignment : {1u, 2u, 64u, 1u << 20}) {
+    GgufWriter writer;
+    writer.alignment = alignment;
+    writer.u32("general.alignment", alignment);
+    writer.tensor("a", {3}, 24, "xyz");  // I8
+    writer.tensor("b", {5}, 24, "12345");
+    const std::string bytes = writer.bytes();
+    const GgufFile file = parse_gguf(as_bytes(bytes), "x.gguf");
+    ASSERT_EQ(file.tensors.size(), 2u);
+    EXPECT_EQ(as_text(file.tensors[0].bytes), "xyz") << alignment;
+    EXPECT_EQ(as_text(file.tensors[1].bytes), "12345") << alignment;
+  }
+}
+
 TEST(Gguf, OtherKindsAreRefusedByKey) {
   const std::string bytes = good_gguf().bytes();
   const GgufFile file = parse_gguf(as_bytes(bytes), "x.gguf");
@@ -391,6 +406,9 @@ TEST(GgufSource, UnpairsRowsAndVectors) {
   for (int i = 0; i < 24; ++i) EXPECT_EQ(values[static_cast<std::size_t>(i)], i);
   source.read(*source.find("q.weight"), 4, part);
   for (int i = 0; i < 7; ++i) EXPECT_EQ(part[static_cast<std::size_t>(i)], i + 4);
+  std::ranges::fill(part, -1.0f);
+  source.read(*source.find("q.weight"), 4, std::span(part).first(3));  // ends within a row
+  EXPECT_EQ(part, (std::vector<float>{4, 5, 6, -1, -1, -1, -1}));
   values.resize(8);
   source.read(*source.find("q.bias"), 0, values);
   for (int i = 0; i < 8; ++i) EXPECT_EQ(values[static_cast<std::size_t>(i)], i);

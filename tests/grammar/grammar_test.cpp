@@ -448,6 +448,8 @@ TEST(JsonSchema, RefusesWhatItWouldIgnoreByItsPlace) {
       {R"({"type": "object", "minProperties": 3, "properties": {"a": {}}})",
        "'minProperties' is not supported"},
       {R"({"type": "string", "format": "regex"})", "the format 'regex' is not supported"},
+      {R"({"type": "string", "pattern": "^\\ud800$"})", "4 hexadecimal digits of a character"},
+      {R"({"type": "string", "pattern": "^\\udfff$"})", "4 hexadecimal digits of a character"},
       {R"({"type": "thing"})", "there is no type 'thing'"},
       {R"({"$ref": "other.json"})", "only references within the schema"},
       {R"({"$ref": "#/$defs/x"})", "there is no '$defs'"},

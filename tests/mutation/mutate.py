@@ -44,7 +44,7 @@ ROOMS = {
     "src/quantize": ["quantize"],
     "src/server": ["server"],
     "src/hub": ["hub"],
-    "src/runtime": ["runtime", "engine"],
+    "src/runtime": ["runtime", "engine", "server"],
     "families": ["convert", "model"],
 }
 
