@@ -447,6 +447,12 @@ TEST(Jinja, FindsTheFirstAndTheLastPlaceOfAText) {
             "['', '', 'a'] ['a', '', ''] ['aaa', ''] 2 bba c True False");
 }
 
+// Python's repr.
+TEST(Jinja, TextsInListsAreQuotedAndEscaped) {
+  EXPECT_EQ(render_plain(R"({{ ['a', "it's", '"', 'it\'s "x"', 'c:\\d', 'x\ny'] }})"),
+            R"(['a', "it's", '"', 'it\'s "x"', 'c:\\d', 'x\ny'])");
+}
+
 // Work that none of a template's values shows is counted, too.
 TEST(Jinja, RefusesWhatWouldTakeQuadraticTimeOrMuchMemory) {
   const std::string two = "{% set a = 'a' * 1000000 %}{% set b = 'a' * 2000000 %}";

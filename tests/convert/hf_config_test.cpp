@@ -512,9 +512,10 @@ TEST(HfConfig, MuseGlimmerIsReadOrRefusedByKey) {
   EXPECT_EQ(with("layer_types", nullptr), "");
   EXPECT_EQ(with("layer_rope_theta", nullptr), "");
   Json two = parse_json(text, "config.json");
-  two["text_config"]["layer_rope_theta"] = {5e4, 0, 1e4, 5e4, 5e4, 0};
+  two["text_config"]["layer_rope_theta"] = {2e4, 0, 1e4, 5e4, 5e4, 0};
   const ModelConfig tables = import_hf_config(two.dump(), "config.json");
-  ASSERT_EQ(tables.ropes().size(), 2u);
+  ASSERT_EQ(tables.ropes().size(), 3u);
+  EXPECT_EQ(tables.layer(0).attention()->rope->theta, 2e4);
   EXPECT_EQ(tables.layer(2).attention()->rope->theta, 1e4);
   EXPECT_EQ(tables.layer(3).attention()->rope->theta, 5e4);
   EXPECT_FALSE(tables.layer(5).attention()->rope.has_value());

@@ -154,6 +154,9 @@ TEST(Ministral3, ReadsYarnAndTheTemperatureOfItsQueries) {
   EXPECT_EQ(same.temperature(), config.temperature());
   EXPECT_EQ(same.ropes(), config.ropes());
   EXPECT_EQ(same.ropes().at(0).theta, 1e6);
+  Json even = ministral();
+  even["rope_parameters"].erase("llama_4_scaling_beta");
+  EXPECT_EQ(import_hf_config(even.dump(), "c").temperature(), QueryTemperature{});
   Json windowed = ministral();
   windowed["sliding_window"] = 32;
   EXPECT_EQ(import_hf_config(windowed.dump(), "c").window(1), 32);

@@ -430,6 +430,7 @@ TEST(ModelsOfAFolder, AMappedFileThatBecomesShorterFailsItsModelAlone) {
   const std::string failed = fails.read_all(60), other = goes_on.read_all(60);
   EXPECT_NE(failed.find("the model int8 has failed: its file became shorter"), std::string::npos)
       << failed.substr(0, 2000);
+  EXPECT_NE(failed.find("data: [DONE]\n\n", failed.find("has failed")), std::string::npos);
   EXPECT_NE(other.find("\"finish_reason\":\"length\""), std::string::npos);
   EXPECT_EQ(models.states()["int8"], "failed");
   EXPECT_EQ(models.states()["int4"], "loaded");
