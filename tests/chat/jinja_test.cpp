@@ -453,6 +453,12 @@ TEST(Jinja, TextsInListsAreQuotedAndEscaped) {
             R"(['a', "it's", '"', 'it\'s "x"', 'c:\\d', 'x\ny'])");
 }
 
+TEST(Jinja, TheCaseOfATextIsThatOfItsLetters) {
+  EXPECT_EQ(render_plain("{{ '1'.isupper() }} {{ ''.islower() }} {{ 'A1'.isupper() }} "
+                         "{{ 'aB'.islower() }} {{ '1a'.islower() }}"),
+            "False False True False True");
+}
+
 // Work that none of a template's values shows is counted, too.
 TEST(Jinja, RefusesWhatWouldTakeQuadraticTimeOrMuchMemory) {
   const std::string two = "{% set a = 'a' * 1000000 %}{% set b = 'a' * 2000000 %}";
