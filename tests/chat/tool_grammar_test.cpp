@@ -257,21 +257,6 @@ TEST(ToolGrammar, AMarkIsFoundWhereverItStands) {
   }
 }
 
-TEST(ToolGrammar, OnlyBlanksStandBeforeAMarkAtTheStart) {
-  GrammarBuilder builder("g");
-  const std::int32_t root = builder.rule("root");
-  const WatchMode free = {.at_start = {{std::string(1, kAnyBlanks) + "<a>", {}, 1}}};
-  builder.define(root, watched_text(builder, {free, {.closed = true}}, 0, WatchEnd::anywhere));
-  GrammarAutomaton automaton(builder.finish(root));
-  const auto can_go_on = [&](const char* text) {
-    return automaton.can_read(automaton.after(automaton.start(), text));
-  };
-  for (const char* text : {"<a>", " <a>", "\n \t<a>"}) EXPECT_FALSE(can_go_on(text)) << text;
-  for (const char* text : {"x<a>", " x<a>", "x <a>", " <<a>", " <a"}) {
-    EXPECT_TRUE(can_go_on(text)) << text;
-  }
-}
-
 TEST(ToolGrammar, ReasoningHoldsNoCalls) {
   for (const bool begun : {false, true}) {
     const Watched watched = {.style = {ToolCallStyle::hermes, "<think>", "</think>"},

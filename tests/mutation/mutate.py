@@ -39,7 +39,7 @@ ROOMS = {
     "src/model": ["model", "engine"],
     "src/ranks": ["ranks", "model"],
     "src/tokenizer": ["tokenizer"],
-    "src/grammar": ["grammar"],
+    "src/grammar": ["grammar", "chat"],
     "src/chat": ["chat", "server"],
     "src/quantize": ["quantize"],
     "src/server": ["server"],
