@@ -185,7 +185,7 @@ tidy: check-deps
 
 # Reads of memory that nothing has written, in readers and packed weights, by valgrind, which has AVX2. (clang's
 # MemorySanitizer would need a standard library and all others built for it.)
-MEMCHECK = base format tokenizer convert tensor
+MEMCHECK = base format tensor
 memcheck: check-deps
 	cmake --preset dev
 	cmake --build build/dev -j $(JOBS) --target $(MEMCHECK:%=%_tests)
