@@ -144,7 +144,7 @@ check-share: deps
 	cmake --build build/dev -j $(JOBS)
 	ctest --test-dir build/dev --output-on-failure -j $(JOBS) -C share -L '^share$$'
 
-# The long checks: sanitizers, portable kernels only, 64-bit ARM, fuzzing, clang-tidy, CUDA sources for all
+# The long checks: sanitizers, portable kernels only, 64-bit ARM, fuzzing, clang-tidy, valgrind, CUDA sources for all
 # architectures, all cases of hostile input and of failing system calls.
 check: check-deps
 	@for part in asan tsan portable-kernels aarch64 fuzz tidy memcheck nvcc hostile; do start=$$(date +%s); \

@@ -92,10 +92,10 @@ TEST(PatternLimits, RepeatsAreCountedWrittenOut) {
                            "[a{1000}]{1000}", "\\({10000}"}) {
     EXPECT_EQ(error(good), "") << good;
   }
-  for (const char* bad : {"(a{1000}){1000}", "(a{1000}){1000,}", "(\\d{1000}){1000}",
-                          "((a{50}){50}){50}",
-                          "(?:(?:a|b{200})c{1}){200,300}", "a{20001}", "([ab]{150}\\d){150}",
-                          "(a{65535}){65535}", "(a{60000}b{60000}){9223372036854775807}"}) {
+  for (const char* bad :
+       {"(a{1000}){1000}", "(a{1000}){1000,}", "(\\d{1000}){1000}", "((a{50}){50}){50}",
+        "(?:(?:a|b{200})c{1}){200,300}", "a{20001}", "([ab]{150}\\d){150}", "(a{65535}){65535}",
+        "(a{60000}b{60000}){9223372036854775807}"}) {
     const std::string message = error(bad);
     EXPECT_NE(message.find("t.json: pattern \""), std::string::npos) << bad;
     EXPECT_NE(message.find("repeats too much"), std::string::npos) << bad;
