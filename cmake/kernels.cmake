@@ -6,6 +6,8 @@
 function(leq_kernels flags)
   if(LEQ_FUZZ)  # a fuzzer reads bytes; sanitized and optimized kernels take clang most of its time
     list(APPEND flags -O1 -fno-sanitize=all)
+  elseif(LEQ_SANITIZE STREQUAL "thread")  # they share nothing but what their callers give to one thread each
+    list(APPEND flags -fno-sanitize=thread)
   endif()
   foreach(name IN LISTS ARGN)
     set(file ${PROJECT_SOURCE_DIR}/src/${name}.cpp)

@@ -322,6 +322,7 @@ TEST(Jinja, WritesTitlesFormatsAndCounts) {
       {"{{ 'one two, three_4'|wordcount }}", "3"},
       {"{{ '{} {} {{}} {n}'.format('a', 'b', n=3) }}", "a b {} 3"},
       {"{{ '{1}{0}'.format('a', 'b') }}", "ba"},
+      {"{{ [1, 2]|tojson(indent=none) }}{{ [1]|tojson(indent=1) }}", "[1, 2][\n 1\n]"},
       {"{{ 7|round }} {{ 7|round(1) }} {{ 7.5|round }} {{ 1234|round(-2) }} {{ true|round }} "
        "{{ 7|round(0,'floor') }}",
        "7 7 8.0 1200 1 7.0"},
@@ -342,7 +343,8 @@ TEST(Jinja, WritesTitlesFormatsAndCounts) {
     EXPECT_EQ(joined(chat.render(ChatRequest{.messages = messages}, {})), expected) << text;
   }
   for (const char* text : {"{{ self }}", "{{ '{:>3}'.format(1) }}", "{{ '{0.x}'.format(1) }}",
-                           "{{ '{}{0}'.format(1) }}"}) {
+                           "{{ '{}{0}'.format(1) }}", "{{ '{1}'.format(1) }}",
+                           "{{ '{n}'.format(1) }}"}) {
     const auto chat = ChatTemplate::of_model(text, "t");
     EXPECT_THROW(chat.render(ChatRequest{.messages = messages}, {}), Error) << text;
   }

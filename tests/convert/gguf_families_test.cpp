@@ -578,6 +578,17 @@ TEST(GgufFamilies, CodesOfHybridsAreKept) {
   EXPECT_EQ(carried, 3);
 }
 
+TEST(GgufFamilies, HybridsMayHaveOneKeyHead) {
+  const test::TemporaryFolder folder;
+  const Json config = test::small_hybrid_config({.key_heads = 1, .value_heads = 2}, 3, 64, 64);
+  test::RandomCheckpoint checkpoint(folder.path() / "hf");
+  checkpoint.add_qwen3_5(config, test::RandomCheckpoint::Experts::stacked);
+  const ImportedModel want = import_hf(checkpoint.write(config));
+  const Written how = {.arch = "qwen35moe", .tiled = true};
+  const std::string path = folder.write("m.gguf", Converter(want, how).bytes());
+  EXPECT_EQ(describe(import_gguf_config(path)), describe(want.config));
+}
+
 // The pattern in a file is a flag for each layer, or a number n (here 4): every n-th layer, counted
 // from the first, has full attention.
 TEST(GgufFamilies, WindowsOfMuseGlimmerComeFromTheirPattern) {
