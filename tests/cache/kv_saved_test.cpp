@@ -125,11 +125,12 @@ TEST(KvSaved, PackedCodesComeBackWithTheirCopies) {
           other.load(1, saved, "test");
           EXPECT_EQ(other.length(1), length);
           EXPECT_EQ(numbers(*backend, other, 1), before);
-          // If the loaded sequence can be truncated, it must go on like the truncated saved one.
+          // The loaded sequence can be truncated a little, and goes on like the truncated saved one.
           const std::int64_t less = length - std::min<std::int64_t>(length, 40);
           KvCache third(backend->memory(), backend->layout(), shape);
           third.load(0, saved, "test");
-          if (third.truncate(0, less) == less && less > 0) {
+          ASSERT_EQ(third.truncate(0, less), less);
+          if (less > 0) {
             KvCache fourth(backend->memory(), backend->layout(), shape);
             fourth.load(0, third.save(0), "test");
             feed(*backend, third, 0, 200, 6);
