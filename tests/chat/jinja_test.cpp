@@ -342,9 +342,9 @@ TEST(Jinja, WritesTitlesFormatsAndCounts) {
     const auto chat = ChatTemplate::of_model(text, "t");
     EXPECT_EQ(joined(chat.render(ChatRequest{.messages = messages}, {})), expected) << text;
   }
-  for (const char* text : {"{{ self }}", "{{ '{:>3}'.format(1) }}", "{{ '{0.x}'.format(1) }}",
-                           "{{ '{}{0}'.format(1) }}", "{{ '{1}'.format(1) }}",
-                           "{{ '{n}'.format(1) }}"}) {
+  for (const char* text :
+       {"{{ self }}", "{{ '{:>3}'.format(1) }}", "{{ '{0.x}'.format(1) }}",
+        "{{ '{}{0}'.format(1) }}", "{{ '{1}'.format(1) }}", "{{ '{n}'.format(1) }}"}) {
     const auto chat = ChatTemplate::of_model(text, "t");
     EXPECT_THROW(chat.render(ChatRequest{.messages = messages}, {}), Error) << text;
   }

@@ -278,12 +278,15 @@ TEST(GgufNumbers, InputsOfKept8BitCodesAreInGroupsOf32InNarrowModels) {
 // v of layer 1 has groups of 32, over which the inputs that q and k read have their sums then.
 TEST(GgufNumbers, GroupsOf16AreKeptWhereAllReadersHaveThem) {
   const test::TemporaryFolder folder;
-  const ImportedModel model = import_checkpoint(folder.write("m.gguf", typed_gguf("NVFP4", "Q8_0")));
+  const ImportedModel model =
+      import_checkpoint(folder.write("m.gguf", typed_gguf("NVFP4", "Q8_0")));
   QuantizeOptions options;
   keep_types(model, options);
   quantize_imported(model, folder / "m.leq", options);
   const LeqReader file(folder / "m.leq", {});
-  const auto scheme_of = [&](const char* name) { return scheme_name(file.find(name)->view.scheme); };
+  const auto scheme_of = [&](const char* name) {
+    return scheme_name(file.find(name)->view.scheme);
+  };
   EXPECT_EQ(scheme_of("layers.0.q"), "nvfp4");
   EXPECT_EQ(scheme_of("layers.0.v"), "nvfp4");
   EXPECT_EQ(scheme_of("layers.1.q"), "uint8-g32");

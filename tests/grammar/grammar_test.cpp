@@ -231,6 +231,7 @@ TEST(Gbnf, RefusesByLine) {
       {"root ::= b", "the rule b is not defined"},
       {"root ::= \"a\"\nroot ::= \"b\"", "defined twice"},
       {"root ::= \"a\"\n\nb = \"c\"", "line 3: expected ::= after the rule b"},
+      {"\nb = \"c\"", "line 2: expected ::= after the rule b"},
       {"root ::= \"a", "expected \""},
       {"root ::= (\"a\"", "expected )"},
       {"root ::= [a-", "expected ]"},

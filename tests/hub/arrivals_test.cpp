@@ -55,6 +55,7 @@ TEST_F(ArrivingFile, AReaderWaitsForItsBytesAlone) {
   arrivals_.set_verified("a");
   end.get();
   EXPECT_EQ(read(0, 9), "012345678");
+  EXPECT_EQ(read(8, 9), "8");
   EXPECT_NE(test::error_of([&] { read(8, 10); }).find("a: ends at byte 9"), std::string::npos);
   EXPECT_EQ(arrivals_.bytes("a"), 9u);
   EXPECT_EQ(arrivals_.bytes("b"), std::nullopt);

@@ -107,6 +107,29 @@ TEST(Sharding, ARankHoldsTheKvHeadsThatItsQueriesReadAndFewOthers) {
   }
 }
 
+// Key heads of Gated DeltaNet whose rows are whole panels of 64 and whose outputs whole groups of
+// 128.
+TEST(Sharding, HybridsAreCutWhereKeyHeadsFillPanelsAndGroups) {
+  struct Case {
+    DeltaNetConfig delta;
+    std::int64_t unit;
+  };
+  for (const Case& c :
+       {Case{{.key_heads = 16, .value_heads = 32, .key_dim = 128, .value_dim = 128}, 1},
+        {{.key_heads = 16, .value_heads = 16, .key_dim = 32, .value_dim = 64}, 2},
+        {{.key_heads = 16, .value_heads = 16, .key_dim = 64, .value_dim = 32}, 4},
+        {{.key_heads = 3, .value_heads = 6, .key_dim = 20, .value_dim = 128}, 3}}) {
+    ModelConfig config = shape(4, 2, 64, 256, 512, 2048);
+    config.layers.push_back({c.delta, DenseMlpConfig{.hidden = 512}});
+    for (int ranks = 1; ranks <= 20; ++ranks) {
+      SCOPED_TRACE(std::to_string(c.delta.key_dim) + " on " + std::to_string(ranks));
+      std::vector<Slice> heads;
+      for (const RankShare& share : cut_model(config, ranks)) heads.push_back(share.delta_heads);
+      expect_even(c.delta.key_heads, c.unit, heads);
+    }
+  }
+}
+
 TEST(Sharding, LlamaOverEightRanksIsCutWhereItsHeadsAre) {
   const ModelConfig llama = shape(32, 32, 128, 4096, 11008, 32000);
   const std::vector<RankShare> shares = cut_model(llama, 8);
