@@ -174,9 +174,8 @@ aarch64: arm-deps
 fuzz: check-deps
 	cmake --preset fuzz
 	cmake --build build/fuzz -j $(JOBS) --target fuzzers
-	@for target in build/fuzz/tests/fuzz/fuzz_*; do [ -x $$target ] && [ -f $$target ] || continue; \
-	  echo "== $$target for $(FUZZ_SECONDS) s"; \
-	  $$target -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=4096 -print_final_stats=0 -verbosity=0 || exit 1; done
+	@basename -s .cpp -a tests/fuzz/fuzz_*.cpp | xargs -P $(JOBS) -I TARGET sh -c 'echo "== TARGET for $(FUZZ_SECONDS) s"; \
+	  exec build/fuzz/tests/fuzz/TARGET -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=4096 -print_funcs=0 -verbosity=0'
 
 # File by file, and without precompiled headers because clang cannot read those of g++.
 tidy: check-deps

@@ -222,6 +222,19 @@ TEST(ChatSession, AReplyGoesOnWhenTheContextIsFull) {
   EXPECT_EQ(reply.tokens, all);
 }
 
+TEST(ChatSession, AReplyEndsWithItsFormat) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  Chat chat(folder);
+  SamplingSettings settings = Chat::settings();
+  settings.logit_bias = {{chat.model.tokenizer().eos(), 600}};
+  chat.generator.set_sampling(settings);
+  const ChatTemplate format = ChatTemplate::by_name("mistral-v3");  // ends with the end of text
+  ChatSessionOptions options = Chat::options(chat.model, 24);
+  options.stop.end_tokens.clear();
+  ChatSession session(chat.generator, chat.model.tokenizer(), format, options);
+  EXPECT_EQ(session.say("Hello", kNoSink, kNotInterrupted).stopped, StopReason::end_token);
+}
+
 // The reply consists of two tokens in turns that are one character together: with one of the two
 // contexts, the context is full between them. The stop string is the whole reply.
 TEST(ChatSession, ACharacterAndAStopStringGoOnWhenTheContextIsFull) {

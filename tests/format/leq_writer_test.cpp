@@ -13,11 +13,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 
 #include "all_schemes.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/random.h"
+#include "base/text.h"
 #include "errors.h"
 #include "format/leq_bytes.h"
 #include "format/leq_reader.h"
@@ -230,6 +232,30 @@ TEST(LoadedFile, LockingBeyondTheLimitSaysSo) {
   EXPECT_EXIT(child(), testing::ExitedWithCode(1),
               "m: cannot lock 1048576 bytes in memory: "
               "(Cannot allocate memory|Operation not permitted)");
+}
+
+// Kilobytes that Linux holds in memory for this process.
+std::int64_t locked() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmLck:")) return parse_int(trim(line.substr(6, line.size() - 8))).value();
+  }
+  return -1;
+}
+
+TEST(LoadedFile, IsLockedIfThatIsAsked) {
+  if (*LEQ_SANITIZE != '\0') GTEST_SKIP() << "sanitizers lock nothing and say that they did";
+  const test::TemporaryFolder folder;
+  const std::string path = folder.write("file", std::string(32768, 'x'));
+  const std::int64_t before = locked();
+  for (const LoadMode mode : {LoadMode::map, LoadMode::read}) {
+    for (const bool lock : {false, true}) {
+      LoadedFile file(path);
+      file.load({.mode = mode, .lock = lock}, std::vector<FileRange>{{0, 32768}});
+      EXPECT_EQ(locked() > before, lock);
+    }
+    EXPECT_EQ(locked(), before);
+  }
 }
 
 TEST(LeqWriter, AnOutlineHasTheSizesOfTheFile) {
