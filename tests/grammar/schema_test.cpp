@@ -173,6 +173,11 @@ const std::vector<Written>& written_schemas() {
        {R"("aaa")", R"("ab")", R"("")"},
        {R"("aab")", R"("aaaa")", R"("c")"},
        ""},
+      // A machine of its language has 2^21 states.
+      {R"({"type":"string","pattern":"^[ab]*a[ab]{20}$"})",
+       {R"("abbbbbbbbbbbbbbbbbbbb")", R"("baaaaaaaaaaaaaaaaaaaaa")"},
+       {R"("bbbbbbbbbbbbbbbbbbbbb")", R"("ab")"},
+       ""},
       {R"({"type":"string","minLength":2,"minimum":3,"items":{}})", {R"("ab")"}, {R"("a")"}, ""},
       {R"({"type":"string","pattern":"^(?!\\.)a+$","format":"uuid"})",
        {R"("123e4567-e89b-12d3-a456-426614174000")"},
