@@ -225,6 +225,17 @@ TEST(Generator, PromptAndReplyFillTheContextExactly) {
   EXPECT_EQ(generate(longer, prompt, at_most(std::ssize(reply.tokens))).tokens, reply.tokens);
 }
 
+TEST(Generator, RefusesSettingsThatNothingCanBeDrawnBy) {
+  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  SmallModel engine(folder, "int8", 16);
+  SamplingSettings wrong = greedy();
+  wrong.top_p = 2;
+  const auto make = [&] {
+    const Generator generator(engine.session, engine.model.tokenizer(), {.sampling = wrong});
+  };
+  EXPECT_THROW(make(), Error);
+}
+
 TEST(Generator, RefusesPromptsThatItCannotGoOnFrom) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
   SmallModel engine(folder, "int8", 16);
