@@ -335,6 +335,8 @@ TEST(Jinja, WritesTitlesFormatsAndCounts) {
       {"{{ 1.0 // 0.1 }} {{ -4.0 % 2 }} {{ 4.0 % -2 }} {{ -7.5 // 2 }} {{ -7.5 % 2 }} {{ 0.0 // -2 "
        "}}",
        "9.0 0.0 -0.0 -4.0 0.5 -0.0"},
+      {"{% for x in 'abc' %}{{ loop.index0 }}{{ loop.revindex }}{{ loop.revindex0 }} {% endfor %}",
+       "032 121 210 "},
       {"{{ [1] < [1, 2] }} {{ [1, 2] < [1] }} {{ (1, 3) > (1, 2, 4) }}", "True False True"},
       {"{{ 0.1 is odd }} {{ 3.0 is odd }} {{ 0.5 is even }} {{ -1 is odd }}",
        "False True False True"},
