@@ -270,7 +270,7 @@ TEST(Sampler, PenaltiesLookAtTheLastTokensOnly) {
   settings.repeat_last_n = -1;
   settings.presence_penalty = 0;
   settings.frequency_penalty = 1;  // once, twice, twice
-  EXPECT_EQ(draw(Sampler(settings, 3, {}), logits, context, {}), 0);
+  EXPECT_EQ(draw(Sampler(settings, 3, {}), std::vector<float>{1.5f, 2, 2}, context, {}), 0);
 }
 
 // Negative ids are no tokens of the vocabulary: placeholder_id() for one, until it is drawn.
