@@ -155,7 +155,7 @@ asan tsan: check-deps
 	cmake --build build/$@ -j $(JOBS)
 	ctest --preset $@ -j $(JOBS)
 
-# The tests of build/dev again, with portable kernels instead of those for this processor.
+# The tests of numbers in build/dev again, with portable kernels instead of those for this processor.
 portable-kernels: deps
 	cmake --preset dev
 	cmake --build build/dev -j $(JOBS)
