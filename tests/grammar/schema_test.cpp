@@ -194,6 +194,8 @@ const std::vector<Written>& written_schemas() {
       {R"({"type":"string","format":"password"})", {R"("x")"}, {"1"}, ""},
       {R"({"format":"date"})", {R"("2026-02-03")"}, {"1", R"("x")"}, ""},
       {R"({"type":"integer","format":"int32"})", {"1"}, {"1.5"}, ""},
+      {R"({"type":"string","pattern":"a^b"})", {R"("x")"}, {"1"}, "'pattern' is not enforced"},
+      {R"({"type":"string","pattern":"^*a$"})", {R"("x")"}, {"1"}, "'pattern' is not enforced"},
       {R"({"type":"string","pattern":"["})", {R"("x")"}, {"1"}, "'pattern' is not enforced"},
       {R"({"type":"string","pattern":"(?:a|b){0,2000}.{0,2000}c"})",
        {R"("x")"},

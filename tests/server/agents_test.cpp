@@ -526,6 +526,15 @@ TEST(OllamaChats, NoteLogProbabilitiesAndTakeAnEmptyContext) {
   EXPECT_NE(answer.json["warnings"].dump().find("logprobs: "), std::string::npos) << answer.body;
 }
 
+TEST(OllamaChats, NoteImagesWhereThereAreSome) {
+  for (const bool some : {false, true}) {
+    Json message = {{"role", "user"}, {"content", "x"}, {"images", Json::array()}};
+    if (some) message["images"].push_back("eA==");
+    const Json body = {{"messages", Json::array({message})}};
+    EXPECT_EQ(chat_of_ollama_chat(body).notes.empty(), !some);
+  }
+}
+
 // Settings are f32 numbers, and the storyteller has 5,475,584 parameters.
 TEST(NumbersOfAllApis, AreTheShortestAndRounded) {
   const ServedModel& served = hermes().served();
