@@ -117,8 +117,12 @@ TEST(RunLimitsOf, RefusesAContextBeyondTheModel) {
   EXPECT_THROW(resolve_limits(limits, small()), Error);
   limits.sequences = 2;
   EXPECT_EQ(resolve_limits(limits, small()).context, 4096);
-  limits.context = -1;
-  EXPECT_THROW(resolve_limits(limits, small()), Error);
+  limits.context = 2;
+  EXPECT_EQ(resolve_limits(limits, small()).sequence_context, 1);
+  for (const std::int64_t context : {1, -1}) {
+    limits.context = context;
+    EXPECT_THROW(resolve_limits(limits, small()), Error);
+  }
 }
 
 TEST(RunLimitsOf, StretchedRopeAllowsMoreContext) {

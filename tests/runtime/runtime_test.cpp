@@ -115,6 +115,20 @@ TEST(Runtime, NamesWhatCannotBeOpened) {
   test::expect_error([&] { open_runtime(options); }, {"toaster"}, ErrorKind::bad_setting);
 }
 
+// Numbers of GPUs have at most eight digits; there is none with so large a number.
+TEST(Devices, AreNumbersOrTheStartOfAUuid) {
+  const auto error_of = [](const char* device) {
+    return test::error_of([&] { make_backend({.device = device}); });
+  };
+  for (const char* device : {"cuda:123456789", "cuda:x", "cuda:", "cuda:1x", "sim:0"}) {
+    EXPECT_NE(error_of(device).find("expected cpu, cuda"), std::string::npos) << error_of(device);
+  }
+  for (const char* device : {"cuda:12345678", "cuda:GPU-none", "cuda:MIG-none"}) {
+    EXPECT_EQ(error_of(device).find("expected cpu, cuda"), std::string::npos) << error_of(device);
+    EXPECT_NE(error_of(device), "");
+  }
+}
+
 TEST(RunLimits, KvTypesAreThoseThatAreGivenElseTheModels) {
   const Model model(story_path(), {});
   RunLimits limits;
@@ -123,6 +137,7 @@ TEST(RunLimits, KvTypesAreThoseThatAreGivenElseTheModels) {
   EXPECT_EQ(limits.value_type, KvType::int8);
   EXPECT_EQ(beyond_measured(model, limits), "");  // it was made for no cache in particular
   EXPECT_EQ(reply_rows(3, Drafting::off), 3);
+  EXPECT_EQ(reply_rows(3, Drafting::from_text), 3 + kMaxDraftTokens);
   EXPECT_GT(reply_rows(3, Drafting::by_model), reply_rows(3, Drafting::from_text));
 }
 
