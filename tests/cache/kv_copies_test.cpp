@@ -213,6 +213,20 @@ TEST(KvCopies, TheNewestPositionsCanBeTakenBack) {
   EXPECT_EQ(cache.length(0), 0);
 }
 
+// As many positions as were taken back, in one step: their pages are quantized anew.
+TEST(KvCopies, WhatReplacesPositionsIsQuantizedToo) {
+  const auto backend = make_cpu_backend({1, Isa::portable});
+  KvCache cache(backend->memory(), backend->layout(), shape_of(4096, 1, KvType::simq4));
+  Copies copies(cache, 1);
+  for (int i = 0; i < 20; ++i) copies.append(0, 100);
+  copies.truncate(0, 1600);
+  ASSERT_EQ(cache.length(0), 1600);
+  copies.append(0, 400);
+  for (int i = 0; i < 15; ++i) copies.append(0, 100);
+  copies.check(0);
+  EXPECT_EQ(cache.reach(cache.pages(0), 3500), 3500);
+}
+
 // A cache has whole pages of codes, and for each sequence f16 copies of the newest R + B + 512
 // positions and of the current step. Sizes are checked to the byte.
 TEST(KvCopies, BytesFollowTheFormula) {
