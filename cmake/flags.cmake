@@ -30,5 +30,6 @@ if(LEQ_SANITIZE)
   target_compile_options(leq_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-tsan>)
 endif()
 if(LEQ_FUZZ)
+  # Without sanitizers only the counts of edges: recording comparisons takes half of the time then.
   target_compile_options(leq_flags INTERFACE $<IF:$<BOOL:${LEQ_SANITIZE}>,-fsanitize=fuzzer-no-link,-fsanitize-coverage=inline-8bit-counters;-fsanitize-coverage=pc-table>)
 endif()

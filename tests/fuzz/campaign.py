@@ -2,12 +2,12 @@
 
     campaign.py BUILD STATE [--seconds 60] [--rounds 1] [--goal 10000000] [--longest 16384] [TARGET...]
 
-BUILD is a build folder with the fuzzers (`cmake --preset fuzz`, or without sanitizers, which is two to four times as
-fast, `cmake --preset fuzz -B build/fast -DLEQ_SANITIZE=`: then with sanitizers at last, from the corpora found), STATE a
-folder for corpus/TARGET, faults/ and counts.json. Targets with the fewest executions run first; those that have reached --goal are left out. Prints a
-Markdown table of executions, covered edges, corpus and faults; --rounds 0 --page bench/results/robustness.md only writes
-the counts there. A fault (crash, time out, memory) is kept in STATE/faults, and its target is left out until the file
-is removed.
+BUILD is a build folder with the fuzzers (`cmake --preset fuzz`), STATE a folder for corpus/TARGET, faults/ and
+counts.json. Without sanitizers (`cmake --preset fuzz -B build/fast -DLEQ_SANITIZE=`) there are two to six times as many
+executions; the corpora that they find are for a last run with sanitizers. Targets with the fewest executions run first;
+those that have reached --goal are left out. Prints a Markdown table of executions, covered edges, corpus and faults;
+--rounds 0 --page bench/results/robustness.md only writes the counts there. A fault (crash, time out, memory) is kept in
+STATE/faults, and its target is left out until the file is removed.
 """
 
 import argparse
