@@ -30,6 +30,9 @@ if(LEQ_SANITIZE)
   target_compile_options(leq_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-tsan>)
 endif()
 if(LEQ_FUZZ)
-  # Without sanitizers only the counts of edges: recording comparisons takes half of the time then.
-  target_compile_options(leq_flags INTERFACE $<IF:$<BOOL:${LEQ_SANITIZE}>,-fsanitize=fuzzer-no-link,-fsanitize-coverage=inline-8bit-counters;-fsanitize-coverage=pc-table>)
+  set(coverage -fsanitize=fuzzer-no-link)
+  if(NOT LEQ_SANITIZE)  # counts of edges alone: recording comparisons would take half of the time
+    set(coverage -fsanitize-coverage=inline-8bit-counters -fsanitize-coverage=pc-table)
+  endif()
+  target_compile_options(leq_flags INTERFACE "${coverage}")
 endif()
