@@ -150,9 +150,16 @@ check: check-deps
 	@for part in asan tsan portable-kernels aarch64 fuzz tidy memcheck nvcc hostile; do start=$$(date +%s); \
 	  $(MAKE) $$part || exit 1; echo "make check: $$part passed in $$((($$(date +%s) - start + 30) / 60)) minutes"; done
 
-asan tsan: check-deps
+asan: check-deps
 	cmake --preset $@
 	cmake --build build/$@ -j $(JOBS)
+	ctest --preset $@ -j $(JOBS)
+
+# The folders of the preset's filter.
+THREADED = base ranks runtime engine server capi cuda_sim
+tsan: check-deps
+	cmake --preset $@
+	cmake --build build/$@ -j $(JOBS) --target $(THREADED:%=%_tests)
 	ctest --preset $@ -j $(JOBS)
 
 # The tests of numbers in build/dev again, with portable kernels instead of those for this processor.
