@@ -156,7 +156,7 @@ asan: check-deps
 	ctest --preset $@ -j $(JOBS)
 
 # The folders of the preset's filter.
-THREADED = base ranks runtime engine server capi cuda_sim
+THREADED = base ranks runtime engine server capi
 tsan: check-deps
 	cmake --preset $@
 	cmake --build build/$@ -j $(JOBS) --target $(THREADED:%=%_tests)
