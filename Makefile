@@ -162,7 +162,7 @@ tsan: check-deps
 	cmake --build build/$@ -j $(JOBS) --target $(THREADED:%=%_tests)
 	ctest --preset $@ -j $(JOBS)
 
-# The tests of numbers in build/dev again, with portable kernels instead of those for this processor.
+# The numerical tests of build/dev again, with portable kernels instead of those for this processor.
 portable-kernels: deps
 	cmake --preset dev
 	cmake --build build/dev -j $(JOBS)

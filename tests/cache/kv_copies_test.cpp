@@ -213,7 +213,7 @@ TEST(KvCopies, TheNewestPositionsCanBeTakenBack) {
   EXPECT_EQ(cache.length(0), 0);
 }
 
-// As many positions as were taken back, in one step: their pages are quantized anew.
+// Positions that replace as many truncated ones in one step are quantized again.
 TEST(KvCopies, WhatReplacesPositionsIsQuantizedToo) {
   const auto backend = make_cpu_backend({1, Isa::portable});
   KvCache cache(backend->memory(), backend->layout(), shape_of(4096, 1, KvType::simq4));

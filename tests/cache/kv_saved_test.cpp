@@ -125,7 +125,8 @@ TEST(KvSaved, PackedCodesComeBackWithTheirCopies) {
           other.load(1, saved, "test");
           EXPECT_EQ(other.length(1), length);
           EXPECT_EQ(numbers(*backend, other, 1), before);
-          // The loaded sequence can be truncated a little, and goes on like the truncated saved one.
+          // Up to 40 positions of a loaded sequence can be truncated; what is appended then gives the
+          // numbers that it gives to the saved sequence.
           const std::int64_t less = length - std::min<std::int64_t>(length, 40);
           KvCache third(backend->memory(), backend->layout(), shape);
           third.load(0, saved, "test");

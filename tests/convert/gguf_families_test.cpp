@@ -546,14 +546,20 @@ TEST(GgufFamilies, EmbeddingGemmaGivesTheEmbeddingsOfItsCheckpoint) {
   for (std::size_t i = 0; i < have.size(); ++i) EXPECT_NEAR(have[i], expected[i], 2e-4);
 }
 
+// A Qwen 3.5 with random weights and three experts, written to `folder`.
+ImportedModel hybrid_with_experts(const test::TemporaryFolder& folder,
+                                  const test::SmallDelta& delta) {
+  const Json config = test::small_hybrid_config(delta, 3, 64, 64);
+  test::RandomCheckpoint checkpoint(folder.path() / "hf");
+  checkpoint.add_qwen3_5(config, test::RandomCheckpoint::Experts::stacked);
+  return import_hf(checkpoint.write(config));
+}
+
 // In Q8_0, codes and scales are permuted together when value heads are interleaved; this also
 // applies to the columns of the output projection.
 TEST(GgufFamilies, CodesOfHybridsAreKept) {
   const test::TemporaryFolder folder;
-  const Json config = test::small_hybrid_config({.value_heads = 6, .value_dim = 32}, 3, 64, 64);
-  test::RandomCheckpoint checkpoint(folder.path() / "hf");
-  checkpoint.add_qwen3_5(config, test::RandomCheckpoint::Experts::stacked);
-  const ImportedModel want = import_hf(checkpoint.write(config));
+  const ImportedModel want = hybrid_with_experts(folder, {.value_heads = 6, .value_dim = 32});
   const Written how = {.arch = "qwen35moe", .tiled = true, .as = test::WriteAs::q8_0};
   const ImportedModel got = import_gguf(folder.write("m.gguf", Converter(want, how).bytes()));
   int carried = 0;
@@ -580,10 +586,7 @@ TEST(GgufFamilies, CodesOfHybridsAreKept) {
 
 TEST(GgufFamilies, HybridsMayHaveOneKeyHead) {
   const test::TemporaryFolder folder;
-  const Json config = test::small_hybrid_config({.key_heads = 1, .value_heads = 2}, 3, 64, 64);
-  test::RandomCheckpoint checkpoint(folder.path() / "hf");
-  checkpoint.add_qwen3_5(config, test::RandomCheckpoint::Experts::stacked);
-  const ImportedModel want = import_hf(checkpoint.write(config));
+  const ImportedModel want = hybrid_with_experts(folder, {.key_heads = 1, .value_heads = 2});
   const Written how = {.arch = "qwen35moe", .tiled = true};
   const std::string path = folder.write("m.gguf", Converter(want, how).bytes());
   EXPECT_EQ(describe(import_gguf_config(path)), describe(want.config));

@@ -122,7 +122,7 @@ def main():
             counts = read_counts(path)  # another process may have run other targets
             one = counts.setdefault(target, {"runs": 0, "edges": 0, "merged": 500})
             one["runs"] += runs
-            one["edges"] = max(one["edges"], edges)
+            one["edges"] = edges or one["edges"]  # of this build: with other flags the same code has others
             if files > 2 * one["merged"]:
                 minimize(programs[target], state)
                 one["merged"] = max(500, sum(1 for _ in (state / "corpus" / target).glob("*")))

@@ -143,15 +143,15 @@ class Judge:
         self.build, self.seconds, self.whole = build, seconds, {}  # what measure() returns
         # ctest knows no command of a program that is not built
         programs = sorted({program for room in rooms for program in ROOMS[room]})
-        if run(["ninja", "-C", build, *(f"{program}_tests" for program in programs)], ".")[0] != 0:
+        if not self.make(*programs):
             sys.exit(f"{build}: the tests cannot be built without a change")
         listed = json.loads(subprocess.run(["ctest", "--test-dir", build, "--show-only=json-v1"], check=True,
                                            stdout=subprocess.PIPE).stdout)
         self.commands = {one["name"].removesuffix("_0"): one["command"] for one in listed["tests"]
                          if one["name"].endswith("_0") and "command" in one}
 
-    def make(self, program):
-        return run(["ninja", "-C", self.build, f"{program}_tests"], ".")[0] == 0
+    def make(self, *programs):
+        return run(["ninja", "-C", self.build, *(f"{program}_tests" for program in programs)], ".")[0] == 0
 
     def test(self, entries, chosen, processor=3600, wall=36000, *more):
         words = [self.commands[entries][0], f"--gtest_filter={chosen}", *(more or ["--gtest_fail_fast"])]
@@ -186,9 +186,9 @@ class Judge:
         programs = ROOMS[room]
         order = [(programs[0], programs[0], suites_like(path, programs[0])), *((one, one, None) for one in programs)]
         if self.seconds >= 1e9:
-            order += [(one, f"{one}_slow", None) for one in programs]
+            order += [(one, f"{one}_slow", None) for one in programs if f"{one}_slow" in self.commands]
         for program, entries, only in order:
-            if only == "" or (entries.endswith("_slow") and entries not in self.commands):
+            if only == "":
                 continue
             if entries not in self.whole:
                 restore()
